@@ -1,0 +1,53 @@
+use serde::Serialize;
+
+/// What is being asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Run source code in an interpreter.
+    Execute,
+    /// Run a command.
+    Run,
+}
+
+/// The facts a decision is made over. Built by Brig, never by the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub agent: &'a str,
+    pub action: Action,
+    /// The source code, for [`Action::Execute`].
+    pub code: Option<&'a [u8]>,
+    /// Program and arguments, for [`Action::Run`].
+    pub command: Option<&'a [String]>,
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub allowed: bool,
+    /// A stable reason code, such as `policy.default`.
+    pub code: String,
+    /// The rule that decided, if one did.
+    pub rule: Option<String>,
+    pub reason: String,
+}
+
+/// Anything that can answer a [`Request`].
+pub trait Decider: Send + Sync + std::fmt::Debug {
+    fn decide(&self, request: &Request<'_>) -> Decision;
+}
+
+/// No policy: code may run, within the limits of its session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllowAll;
+
+impl Decider for AllowAll {
+    fn decide(&self, _request: &Request<'_>) -> Decision {
+        Decision {
+            allowed: true,
+            code: "policy.none".into(),
+            rule: None,
+            reason: "no policy is loaded".into(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a caller asks of a session, before it is checked.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Control;
+
+pub const MIB: u64 = 1024 * 1024;
+
+/// A limit, and whether somebody asked for it. What was asked for is held or refused; a default
+/// may fall back to a weaker means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit<T> {
+    pub value: T,
+    pub asked: bool,
+}
+
+impl<T> Limit<T> {
+    pub const fn default_of(value: T) -> Self {
+        Self { value, asked: false }
+    }
+
+    pub const fn asked(value: T) -> Self {
+        Self { value, asked: true }
+    }
+}
+
+/// What happens when a stream is longer than the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputOverflow {
+    /// The rest is counted and dropped; the program goes on.
+    #[default]
+    Truncate,
+    /// The execution ends.
+    Kill,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub timeout: Limit<Duration>,
+    pub memory_bytes: Limit<u64>,
+    pub cpus: Limit<f64>,
+    pub processes: Limit<u32>,
+    /// For all writable places of the sandbox together.
+    pub disk_bytes: Limit<u64>,
+    /// For each of stdout and stderr.
+    pub output_bytes: Limit<u64>,
+    pub output_overflow: OutputOverflow,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: Limit::default_of(Duration::from_secs(60)),
+            memory_bytes: Limit::default_of(512 * MIB),
+            cpus: Limit::default_of(1.0),
+            processes: Limit::default_of(256),
+            disk_bytes: Limit::default_of(256 * MIB),
+            output_bytes: Limit::default_of(MIB),
+            output_overflow: OutputOverflow::Truncate,
+        }
+    }
+}
+
+/// A folder or file of the host, as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    pub source: PathBuf,
+    /// Absolute, inside the sandbox.
+    pub target: PathBuf,
+    pub writable: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionConfig {
+    pub limits: Limits,
+    pub env: Vec<(String, String)>,
+    pub mounts: Vec<MountSpec>,
+    /// A folder of the host that takes the place of the private workspace, writable.
+    pub workspace: Option<PathBuf>,
+    /// A root file system to use in place of the host's system folders.
+    pub rootfs: Option<PathBuf>,
+    pub read_only_root: bool,
+    /// The Python to use in place of the system's: an interpreter or a virtual environment.
+    pub python: Option<PathBuf>,
+    /// Controls that the operator gives up by name.
+    pub waive: BTreeSet<Control>,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            env: Vec::new(),
+            mounts: Vec::new(),
+            workspace: None,
+            rootfs: None,
+            read_only_root: true,
+            python: None,
+            waive: BTreeSet::new(),
+        }
+    }
+}
