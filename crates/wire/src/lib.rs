@@ -1,1 +1,16 @@
+//! The protocol between Brig and the guest inside a sandbox: frames on one duplex byte stream,
+//! and the messages they carry.
+//!
+//! Neither side trusts the other's bytes: every length is bounded before anything is allocated,
+//! and a malformed frame ends the connection.
 
+mod frame;
+mod message;
+
+pub use frame::{
+    Decoder, Frame, FrameError, HEADER, Kind, MAX_CONTROL, MAX_DATA, WINDOW, encode, encode_into,
+};
+pub use message::{
+    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, MessageError, Rlimit, Setup, Source,
+    Spawn, Step, ToGuest, VERSION, from_bytes, to_bytes,
+};

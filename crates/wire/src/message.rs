@@ -1,0 +1,283 @@
+//! What the two sides say to each other.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::MAX_CONTROL;
+
+/// Both sides must speak the same version; the guest is embedded, so they always do.
+pub const VERSION: u16 = 1;
+
+#[derive(Debug, Error)]
+pub enum MessageError {
+    #[error("malformed message")]
+    Malformed,
+    #[error("the message has {0} bytes, more than {MAX_CONTROL}")]
+    TooLong(usize),
+}
+
+pub fn to_bytes<T: Serialize>(message: &T) -> Result<Vec<u8>, MessageError> {
+    let bytes = postcard::to_stdvec(message).map_err(|_| MessageError::Malformed)?;
+    if bytes.len() > MAX_CONTROL {
+        Err(MessageError::TooLong(bytes.len()))
+    } else {
+        Ok(bytes)
+    }
+}
+
+pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, MessageError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(MessageError::Malformed),
+    }
+}
+
+/// From Brig to the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToGuest {
+    /// Always the first message.
+    Hello(Box<Hello>),
+    Spawn(Box<Spawn>),
+    /// End the whole tree of an execution at once.
+    Kill {
+        id: u32,
+    },
+    /// Send a signal to the main process of an execution.
+    Signal {
+        id: u32,
+        signal: i32,
+    },
+    Resize {
+        id: u32,
+        rows: u16,
+        columns: u16,
+    },
+    /// Write what comes on `channel` to a file.
+    Put {
+        id: u32,
+        base: Base,
+        path: String,
+        mode: u32,
+        channel: u32,
+    },
+    /// Send a file on `channel`.
+    Get {
+        id: u32,
+        path: String,
+        channel: u32,
+    },
+    List {
+        id: u32,
+        path: String,
+    },
+}
+
+/// From the guest to Brig.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromGuest {
+    Ready {
+        version: u16,
+    },
+    /// The sandbox could not be set up; the guest ends.
+    SetupFailed {
+        step: String,
+        errno: i32,
+    },
+    /// The program could not be started; nothing ran.
+    SpawnFailed {
+        id: u32,
+        step: String,
+        errno: i32,
+    },
+    Exited(Exit),
+    /// A file request was served.
+    Done {
+        id: u32,
+        bytes: u64,
+    },
+    Failed {
+        id: u32,
+        step: String,
+        errno: i32,
+    },
+    /// A part of a listing; the last part says so.
+    Listing {
+        id: u32,
+        entries: Vec<Entry>,
+        last: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    pub version: u16,
+    pub confine: Confine,
+    /// Absent where something else (a container engine) has built the place already.
+    pub setup: Option<Setup>,
+    pub workspace: String,
+}
+
+/// What every program in the sandbox is held by, beside its namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Confine {
+    /// A compiled seccomp filter, one instruction per number.
+    pub seccomp: Vec<u64>,
+    pub rlimits: Vec<Rlimit>,
+    /// Landlock: where programs may write. They may read and execute everywhere.
+    pub writable: Vec<String>,
+    /// Whether Landlock must hold; otherwise it is not used.
+    pub landlock: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rlimit {
+    /// A `RLIMIT_` number.
+    pub resource: u32,
+    pub value: u64,
+}
+
+/// How to assemble the root, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    pub uid: u32,
+    pub gid: u32,
+    pub hostname: String,
+    /// Of the one writable file system.
+    pub disk_bytes: u64,
+    pub disk_inodes: u64,
+    pub read_only_root: bool,
+    /// A folder that becomes the root; without it the root is made of the steps alone.
+    pub rootfs: Option<Source>,
+    pub steps: Vec<Step>,
+    /// Entries of /proc that are covered in every execution.
+    pub hidden_proc: Vec<String>,
+    pub read_only_proc: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// Opened without following any symbolic link, and checked to be this device and inode if given.
+    Path {
+        path: String,
+        identity: Option<(u64, u64)>,
+    },
+    /// A detached mount, inherited under this number.
+    Mount(u32),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Folder {
+        path: String,
+        mode: u32,
+    },
+    File {
+        path: String,
+        content: Vec<u8>,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    Bind {
+        source: Source,
+        target: String,
+        writable: bool,
+    },
+    /// A device of the host that is harmless to share.
+    Device {
+        path: String,
+    },
+    /// A folder of the writable file system.
+    Private {
+        name: String,
+        target: String,
+        mode: u32,
+    },
+    /// A writable folder over read-only ones, lowest first.
+    Overlay {
+        lower: Vec<Source>,
+        name: String,
+        target: String,
+    },
+    Pts,
+}
+
+/// One program to start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spawn {
+    pub id: u32,
+    pub argv: Vec<String>,
+    pub env: Vec<String>,
+    pub cwd: String,
+    pub stdin: Option<u32>,
+    pub stdout: u32,
+    pub stderr: u32,
+    /// Rows and columns; stdout and stderr are then one stream.
+    pub terminal: Option<(u16, u16)>,
+    /// Bytes of each stream that are sent; the rest is counted.
+    pub output_limit: u64,
+    /// A folder below the guest's own that is removed when the program has ended.
+    pub scratch: Option<String>,
+}
+
+/// What a path is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Base {
+    Workspace,
+    /// The guest's own folder, where source code is put.
+    Run,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub id: u32,
+    /// As of `waitpid`.
+    pub status: i32,
+    pub cpu_microseconds: u64,
+    /// Of the largest process.
+    pub peak_memory_bytes: u64,
+    pub stdout_total: u64,
+    pub stderr_total: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    File,
+    Folder,
+    Link,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub kind: EntryKind,
+    pub size: u64,
+    pub mode: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailing_bytes_are_malformed() {
+        let mut bytes = to_bytes(&ToGuest::Kill { id: 7 }).unwrap();
+        assert_eq!(
+            from_bytes::<ToGuest>(&bytes).unwrap(),
+            ToGuest::Kill { id: 7 }
+        );
+        bytes.push(0);
+        assert!(from_bytes::<ToGuest>(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_made() {
+        let message = ToGuest::List {
+            id: 1,
+            path: "x".repeat(MAX_CONTROL),
+        };
+        assert!(matches!(to_bytes(&message), Err(MessageError::TooLong(_))));
+    }
+}
