@@ -1,1 +1,7 @@
+//! Safe wrappers over the parts of the kernel interface that Brig needs and `rustix` lacks. The
+//! only crate with unsafe code.
 
+pub mod clone;
+pub mod mount;
+pub mod process;
+pub mod seccomp;

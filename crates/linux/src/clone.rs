@@ -1,0 +1,285 @@
+//! New processes in new namespaces.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_char, c_int, c_long};
+
+/// Every namespace a sandbox gets.
+pub const ALL_NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;
+
+/// What one execution gets on top: a process tree that the kernel ends as a whole.
+pub const EXECUTION_NAMESPACES: u64 = (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64;
+
+/// As in the kernel's `sched.h`; the constant of `libc` does not fit its type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// A program to start in namespaces of its own. It waits behind a gate until its owner has
+/// written its id maps and put it under its limits.
+#[derive(Debug)]
+pub struct Gated<'a> {
+    pub namespaces: u64,
+    pub program: BorrowedFd<'a>,
+    pub argv: &'a [&'a CStr],
+    /// Become descriptors 3, 4, … of the program; it inherits no others but 0, 1 and 2.
+    pub descriptors: &'a [BorrowedFd<'a>],
+    /// Becomes descriptors 0, 1 and 2.
+    pub null: BorrowedFd<'a>,
+    /// A version 2 control group to start in.
+    pub cgroup: Option<BorrowedFd<'a>>,
+}
+
+/// A process that waits to be let go. Dropping the gate ends it.
+#[derive(Debug)]
+pub struct Waiting {
+    pub pid: u32,
+    pub pidfd: OwnedFd,
+    gate: OwnedFd,
+}
+
+impl Waiting {
+    /// Lets the program run. What it tells of a failure can be read from the returned gate.
+    pub fn release(self) -> io::Result<(OwnedFd, Gate)> {
+        rustix::io::write(&self.gate, &[1])?;
+        Ok((self.pidfd, Gate(self.gate)))
+    }
+}
+
+/// The end of the gate that stays outside.
+#[derive(Debug)]
+pub struct Gate(OwnedFd);
+
+impl Gate {
+    /// Why the program did not start, once it is known to be gone.
+    pub fn failure(&self) -> Option<(&'static str, io::Error)> {
+        let mut report = [0u8; 5];
+        match rustix::io::read(&self.0, &mut report) {
+            Ok(5) => {
+                let step = STEPS.get(report[0] as usize).copied().unwrap_or("unknown step");
+                let errno = i32::from_le_bytes([report[1], report[2], report[3], report[4]]);
+                Some((step, io::Error::from_raw_os_error(errno)))
+            }
+            _ => None,
+        }
+    }
+}
+
+const STEPS: [&str; 5] = [
+    "raise ambient capabilities",
+    "place descriptors",
+    "close other descriptors",
+    "execute the guest",
+    "wait for the gate",
+];
+
+/// Above every target number, so that placing one descriptor never overwrites another.
+const PARKED: RawFd = 64;
+
+pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
+    let (outside, inside) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let park = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, PARKED);
+    let parked: Vec<OwnedFd> =
+        program.descriptors.iter().map(|fd| park(*fd)).collect::<Result<_, _>>()?;
+    let executable = park(program.program)?;
+    let null = park(program.null)?;
+    let gate = park(std::os::fd::AsFd::as_fd(&inside))?;
+    let mut argv: Vec<*const c_char> = program.argv.iter().map(|arg| arg.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    let raw: Vec<RawFd> = parked.iter().map(AsRawFd::as_raw_fd).collect();
+    let inside_child = Child {
+        argv: argv.as_ptr(),
+        descriptors: &raw,
+        executable: executable.as_raw_fd(),
+        null: null.as_raw_fd(),
+        gate: gate.as_raw_fd(),
+        outside: outside.as_raw_fd(),
+    };
+
+    match clone3(program.namespaces, program.cgroup)? {
+        Cloned::Parent { pid, pidfd } => Ok(Waiting { pid, pidfd, gate: outside }),
+        Cloned::Child => inside_child.run(),
+    }
+}
+
+/// What the child needs between clone and exec, prepared before, because only calls that are safe
+/// in a signal handler may be made there: other threads' locks are frozen in its memory.
+struct Child<'a> {
+    argv: *const *const c_char,
+    descriptors: &'a [RawFd],
+    executable: RawFd,
+    null: RawFd,
+    gate: RawFd,
+    /// The owner's end of the gate: closed first, or the owner's death would go unnoticed.
+    outside: RawFd,
+}
+
+impl Child<'_> {
+    fn run(&self) -> ! {
+        let (step, errno) = self.try_run();
+        let mut report = [0u8; 5];
+        report[0] = step;
+        report[1..].copy_from_slice(&errno.to_le_bytes());
+        // SAFETY: writes from a local array, then ends this process without unwinding.
+        unsafe {
+            libc::write(self.gate, report.as_ptr().cast(), report.len());
+            libc::_exit(127)
+        }
+    }
+
+    fn try_run(&self) -> (u8, i32) {
+        let mut go = 0u8;
+        // SAFETY: only system calls on plain descriptors and memory owned by this frame or by the
+        // parent's frame, which this process has a copy of.
+        unsafe {
+            libc::close(self.outside);
+            if libc::read(self.gate, (&raw mut go).cast(), 1) != 1 {
+                libc::_exit(0);
+            }
+            if raise_ambient() < 0 {
+                return (0, errno());
+            }
+            for target in 0..3 {
+                if libc::dup2(self.null, target) < 0 {
+                    return (1, errno());
+                }
+            }
+            for (index, fd) in self.descriptors.iter().enumerate() {
+                if libc::dup2(*fd, 3 + index as c_int) < 0 {
+                    return (1, errno());
+                }
+            }
+            let last = 3 + self.descriptors.len() as c_int;
+            let keep = [self.gate, self.executable];
+            let (low, high) = (keep[0].min(keep[1]), keep[0].max(keep[1]));
+            for (from, to) in [(last, low - 1), (low + 1, high - 1), (high + 1, c_int::MAX)] {
+                if from <= to && libc::close_range(from as u32, to as u32, 0) < 0 {
+                    return (2, errno());
+                }
+            }
+            let none: *const c_char = std::ptr::null();
+            libc::syscall(
+                libc::SYS_execveat,
+                self.executable,
+                c"".as_ptr(),
+                self.argv,
+                &raw const none,
+                libc::AT_EMPTY_PATH,
+            );
+            (3, errno())
+        }
+    }
+}
+
+fn errno() -> i32 {
+    // SAFETY: the address of this thread's errno is always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Keeps the capabilities over the new user namespace across exec, since the program is not
+/// user 0 there.
+///
+/// # Safety
+/// Changes the credentials of the calling thread: only for a child before exec.
+unsafe fn raise_ambient() -> c_long {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut data = [Data::default(); 2];
+    // SAFETY: both structures are as large as version 3 of the call expects.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) < 0 {
+            return -1;
+        }
+        for word in &mut data {
+            word.inheritable = word.permitted;
+        }
+        if libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) < 0 {
+            return -1;
+        }
+        for capability in 0..64u64 {
+            if data[(capability / 32) as usize].permitted >> (capability % 32) & 1 == 1 {
+                let raised =
+                    libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0);
+                if raised < 0 {
+                    return -1;
+                }
+            }
+        }
+    }
+    0
+}
+
+/// Which of the two processes this is after a [`fork`].
+#[derive(Debug)]
+pub enum Fork {
+    Parent { pid: u32, pidfd: OwnedFd },
+    Child,
+}
+
+/// Forks into new namespaces. Refuses in a process with more than one thread, where a child could
+/// meet locks that nobody will ever release.
+pub fn fork(namespaces: u64) -> io::Result<Fork> {
+    let threads = std::fs::metadata("/proc/self/task").map(|meta| {
+        use std::os::unix::fs::MetadataExt;
+        meta.nlink().saturating_sub(2)
+    })?;
+    if threads > 1 {
+        return Err(io::Error::other("fork in a process with more than one thread"));
+    }
+    Ok(match clone3(namespaces, None)? {
+        Cloned::Parent { pid, pidfd } => Fork::Parent { pid, pidfd },
+        Cloned::Child => Fork::Child,
+    })
+}
+
+enum Cloned {
+    Parent { pid: u32, pidfd: OwnedFd },
+    Child,
+}
+
+fn clone3(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+    let mut pidfd: c_int = -1;
+    // SAFETY: all-zero is a valid `clone_args`.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = namespaces | libc::CLONE_PIDFD as u64;
+    args.pidfd = (&raw mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    // SAFETY: without CLONE_VM the child has its own copy of all memory and continues on the same
+    // stack, as after fork; the arguments live on this frame.
+    let pid = unsafe {
+        libc::syscall(libc::SYS_clone3, &raw mut args, std::mem::size_of::<libc::clone_args>())
+    };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Cloned::Child),
+        // SAFETY: the kernel has just put a new descriptor there, which nobody else owns.
+        pid => Ok(Cloned::Parent { pid: pid as u32, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+    }
+}

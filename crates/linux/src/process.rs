@@ -1,0 +1,129 @@
+//! What a process does to itself.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libc::c_char;
+
+/// Gives every signal its default meaning and unblocks them all, as a fresh program expects.
+pub fn reset_signals() -> io::Result<()> {
+    // SAFETY: sets dispositions to SIG_DFL and the mask to empty; no handler of ours runs.
+    unsafe {
+        for signal in 1..=libc::SIGRTMAX() {
+            // Fails for SIGKILL, SIGSTOP and the two that libc keeps to itself; they are default.
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        if libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Replaces this process; returns only on failure.
+pub fn exec(program: &CString, argv: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: both arrays end with a null pointer and outlive the call.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Ends this process at once: no destructors, no exit handlers, no flushing.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// A session keyring of its own, so that none of the caller's keys are in reach.
+pub fn new_session_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_int = 1;
+    // SAFETY: a null name asks for an anonymous keyring.
+    let result = unsafe {
+        libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<c_char>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Closes every descriptor from `first` on.
+pub fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: no owned descriptor at or above `first` may be used afterwards; callers replace
+    // this process or end it next.
+    let result = unsafe { libc::close_range(first, u32::MAX, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a terminal the controlling one of this session.
+pub fn set_controlling_terminal(terminal: impl AsFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the duration of the call.
+    let result = unsafe { libc::ioctl(terminal.as_fd().as_raw_fd(), libc::TIOCSCTTY, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What a child and everything it waited for used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChildUsage {
+    pub status: i32,
+    pub cpu_microseconds: u64,
+    pub peak_memory_bytes: u64,
+}
+
+/// Waits for one child, or for any with `None`. `Ok(None)` with `block` off: nothing has ended.
+pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage)>> {
+    let mut status = 0;
+    // SAFETY: all-zero is a valid `rusage`; both out-pointers are to locals.
+    let (ended, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let target = pid.map_or(-1, |pid| pid as libc::pid_t);
+        let flags = if block { 0 } else { libc::WNOHANG };
+        (libc::wait4(target, &raw mut status, flags | libc::__WALL, &raw mut usage), usage)
+    };
+    match ended {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        ended => {
+            let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+            Ok(Some((
+                ended as u32,
+                ChildUsage {
+                    status,
+                    cpu_microseconds: micros(usage.ru_utime) + micros(usage.ru_stime),
+                    peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
+                },
+            )))
+        }
+    }
+}
+
+/// Sets a resource limit, soft and hard, by its number.
+pub fn set_rlimit(resource: u32, value: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: the kernel checks the number; the structure is a local.
+    let result = unsafe { libc::setrlimit(resource, &raw const limit) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Brings up the loopback interface of this network namespace.
+pub fn loopback_up() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all-zero is a valid `ifreq`; the name stays null-terminated; the flags member of
+    // the union is the one that this call reads.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as c_char;
+        request.ifr_name[1] = b'o' as c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,178 @@
+//! Seccomp filters: rules in, a program for the kernel out.
+
+use std::collections::BTreeMap;
+use std::io;
+
+/// What happens to a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Allow,
+    Errno(u16),
+    Kill,
+}
+
+impl Action {
+    fn code(self) -> u32 {
+        match self {
+            Action::Allow => libc::SECCOMP_RET_ALLOW,
+            Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | u32::from(errno),
+            Action::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        }
+    }
+}
+
+/// All 64 bits of an argument, masked, must have this value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    pub argument: u8,
+    pub mask: u64,
+    pub value: u64,
+}
+
+/// The first rule of a system call whose tests all hold decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub call: u32,
+    pub tests: Vec<Test>,
+    pub action: Action,
+}
+
+/// A machine as seccomp sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arch {
+    X86_64,
+    Aarch64,
+}
+
+impl Arch {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "x86_64" => Some(Arch::X86_64),
+            "aarch64" => Some(Arch::Aarch64),
+            _ => None,
+        }
+    }
+
+    fn audit_code(self) -> u32 {
+        match self {
+            Arch::X86_64 => 0xc000_003e,
+            Arch::Aarch64 => 0xc000_00b7,
+        }
+    }
+}
+
+/// From here on numbers belong to the x32 ABI.
+const X32_BIT: u32 = 0x4000_0000;
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const ABOVE: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+fn instruction(code: u16, yes: usize, no: usize, k: u32) -> u64 {
+    let jump = |distance: usize| {
+        u64::from(u8::try_from(distance).expect("a rule's code is longer than a jump can be"))
+    };
+    u64::from(code) << 48 | jump(yes) << 40 | jump(no) << 32 | u64::from(k)
+}
+
+/// Compiles rules into a program. Calls of another architecture kill; calls that no rule names
+/// get `default`.
+pub fn compile(arch: Arch, rules: &[Rule], default: Action) -> Vec<u64> {
+    let mut calls: BTreeMap<u32, Vec<&Rule>> = BTreeMap::new();
+    for rule in rules {
+        calls.entry(rule.call).or_default().push(rule);
+    }
+    let mut out = vec![
+        instruction(LOAD, 0, 0, ARCH),
+        instruction(EQUAL, 1, 0, arch.audit_code()),
+        instruction(RETURN, 0, 0, Action::Kill.code()),
+        instruction(LOAD, 0, 0, NUMBER),
+    ];
+    if arch == Arch::X86_64 {
+        out.push(instruction(AT_LEAST, 0, 1, X32_BIT));
+        out.push(instruction(RETURN, 0, 0, default.code()));
+    }
+    for (first, last, action) in plain_ranges(&calls) {
+        out.push(instruction(AT_LEAST, 0, 2, first));
+        out.push(instruction(ABOVE, 1, 0, last));
+        out.push(instruction(RETURN, 0, 0, action.code()));
+    }
+    for (call, rules) in calls.iter().filter(|(_, rules)| plain(rules).is_none()) {
+        let block = tested(rules, default);
+        out.push(instruction(EQUAL, 0, block.len(), *call));
+        out.extend(block);
+    }
+    out.push(instruction(RETURN, 0, 0, default.code()));
+    out
+}
+
+/// The action of a call that needs no look at its arguments.
+fn plain(rules: &[&Rule]) -> Option<Action> {
+    rules.first().filter(|rule| rule.tests.is_empty()).map(|rule| rule.action)
+}
+
+/// Neighbouring calls with the same action, so that the program stays short.
+fn plain_ranges(calls: &BTreeMap<u32, Vec<&Rule>>) -> Vec<(u32, u32, Action)> {
+    let mut ranges: Vec<(u32, u32, Action)> = Vec::new();
+    for (call, rules) in calls {
+        let Some(action) = plain(rules) else { continue };
+        match ranges.last_mut() {
+            Some((_, last, same)) if *last + 1 == *call && *same == action => *last = *call,
+            _ => ranges.push((*call, *call, action)),
+        }
+    }
+    ranges
+}
+
+fn tested(rules: &[&Rule], default: Action) -> Vec<u64> {
+    let mut out = Vec::new();
+    for rule in rules {
+        let checks: Vec<(u32, u32, u32)> = rule.tests.iter().flat_map(halves).collect();
+        for (index, (offset, mask, value)) in checks.iter().enumerate() {
+            // To the instruction after this rule's return.
+            let skip = (checks.len() - index - 1) * 3 + 1;
+            out.push(instruction(LOAD, 0, 0, *offset));
+            out.push(instruction(AND, 0, 0, *mask));
+            out.push(instruction(EQUAL, 0, skip, *value));
+        }
+        out.push(instruction(RETURN, 0, 0, rule.action.code()));
+    }
+    out.push(instruction(RETURN, 0, 0, default.code()));
+    out
+}
+
+/// The filter machine has 32-bit words: a test becomes one for each half that matters.
+fn halves(test: &Test) -> Vec<(u32, u32, u32)> {
+    let offset = ARGUMENTS + 8 * u32::from(test.argument);
+    let low = (offset, test.mask as u32, test.value as u32);
+    let high = (offset + 4, (test.mask >> 32) as u32, (test.value >> 32) as u32);
+    [low, high].into_iter().filter(|(_, mask, _)| *mask != 0).collect()
+}
+
+/// Puts this process and all its children under a filter for good. Needs no_new_privs.
+pub fn install(program: &[u64]) -> io::Result<()> {
+    let mut filter: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|word| libc::sock_filter {
+            code: (word >> 48) as u16,
+            jt: (word >> 40) as u8,
+            jf: (word >> 32) as u8,
+            k: *word as u32,
+        })
+        .collect();
+    let length = u16::try_from(filter.len())
+        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    // SAFETY: the program points to `length` instructions that outlive the call; the kernel checks
+    // every one of them.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
