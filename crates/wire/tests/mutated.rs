@@ -1,0 +1,281 @@
+//! Feeds mutated messages to both sides. The same entry functions are fuzzed with coverage in
+//! `fuzz/`; this needs no special compiler and runs with every test.
+
+#[path = "../../../fuzz/entry.rs"]
+mod entry;
+
+use brig_wire::{
+    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Rlimit, Setup, Source, Spawn,
+    Step, ToGuest, VERSION, encode_into, to_bytes,
+};
+
+const INPUTS: usize = 100_000;
+
+#[test]
+fn a_guest_can_say_anything() {
+    let seeds = from_guest_seeds();
+    assert_eq!(
+        entry::receive::<FromGuest>(&seeds.concat()),
+        7,
+        "the seeds themselves are understood"
+    );
+    mutate(&seeds, 1, entry::receive::<FromGuest>);
+}
+
+#[test]
+fn the_guest_bears_anything() {
+    let seeds = to_guest_seeds();
+    assert_eq!(
+        entry::receive::<ToGuest>(&seeds.concat()),
+        8,
+        "the seeds themselves are understood"
+    );
+    mutate(&seeds, 2, entry::receive::<ToGuest>);
+}
+
+/// A fixed seed: a failure repeats.
+fn mutate(seeds: &[Vec<u8>], seed: u64, receive: fn(&[u8]) -> usize) {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let (mut accepted, mut refused) = (0, 0);
+    for _ in 0..INPUTS {
+        let mut input = seeds[random.below(seeds.len())].clone();
+        if random.below(4) == 0 {
+            input.extend_from_slice(&seeds[random.below(seeds.len())]);
+        }
+        for _ in 0..=random.below(4) {
+            random.change(&mut input);
+        }
+        if receive(&input) > 0 {
+            accepted += 1;
+        } else {
+            refused += 1;
+        }
+    }
+    // Neither all refused at the door nor all let through: the mutations reach the inside.
+    assert!(
+        accepted > INPUTS / 50 && refused > INPUTS / 50,
+        "{accepted} {refused}"
+    );
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>) {
+        if input.is_empty() {
+            return input.push(self.next() as u8);
+        }
+        let at = self.below(input.len());
+        match self.below(7) {
+            0 => input[at] ^= 1 << self.below(8),
+            1 => input[at] = self.next() as u8,
+            2 => input[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
+            3 => input.truncate(at),
+            4 => input.insert(at, self.next() as u8),
+            5 => {
+                input.remove(at);
+            }
+            _ => {
+                let end = at + self.below(input.len() - at) + 1;
+                let copy = input[at..end].to_vec();
+                input.splice(at..at, copy);
+            }
+        }
+    }
+}
+
+fn framed<M: serde::Serialize>(message: &M) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_into(
+        &mut out,
+        Kind::Control,
+        0,
+        &to_bytes(message).expect("the seeds are short"),
+    );
+    out
+}
+
+fn streams() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    encode_into(&mut out, Kind::Data, 7, b"some output\n");
+    encode_into(&mut out, Kind::Credit, 7, &4096u32.to_le_bytes());
+    encode_into(&mut out, Kind::End, 7, &[]);
+    vec![out]
+}
+
+fn from_guest_seeds() -> Vec<Vec<u8>> {
+    let entries = vec![
+        Entry {
+            name: b"a".to_vec(),
+            kind: EntryKind::File,
+            size: 5,
+            mode: 0o644,
+        },
+        Entry {
+            name: vec![0xff, 0xfe],
+            kind: EntryKind::Other,
+            size: u64::MAX,
+            mode: 0o777,
+        },
+    ];
+    let exit = Exit {
+        id: 3,
+        status: 0x100,
+        cpu_microseconds: 12_345,
+        peak_memory_bytes: 1 << 33,
+        stdout_total: 17,
+        stderr_total: 0,
+    };
+    let mut seeds: Vec<_> = [
+        FromGuest::Ready { version: VERSION },
+        FromGuest::SetupFailed {
+            step: "mount".into(),
+            errno: 1,
+        },
+        FromGuest::SpawnFailed {
+            id: 1,
+            step: "exec".into(),
+            errno: 2,
+        },
+        FromGuest::Exited(exit),
+        FromGuest::Done {
+            id: 4,
+            bytes: 1 << 40,
+        },
+        FromGuest::Failed {
+            id: 5,
+            step: "open".into(),
+            errno: 40,
+        },
+        FromGuest::Listing {
+            id: 6,
+            entries,
+            last: true,
+        },
+    ]
+    .iter()
+    .map(framed)
+    .collect();
+    seeds.extend(streams());
+    seeds
+}
+
+fn to_guest_seeds() -> Vec<Vec<u8>> {
+    let path = || Source::Path {
+        path: "/usr".into(),
+        identity: Some((8, 2)),
+    };
+    let setup = Setup {
+        uid: 65534,
+        gid: 65534,
+        hostname: "brig".into(),
+        disk_bytes: 1 << 28,
+        disk_inodes: 1 << 16,
+        read_only_root: true,
+        rootfs: Some(Source::Mount(9)),
+        steps: vec![
+            Step::Folder {
+                path: "/etc".into(),
+                mode: 0o755,
+            },
+            Step::File {
+                path: "/etc/hosts".into(),
+                content: b"127.0.0.1 localhost\n".to_vec(),
+            },
+            Step::Symlink {
+                path: "/bin".into(),
+                target: "usr/bin".into(),
+            },
+            Step::Bind {
+                source: path(),
+                target: "/usr".into(),
+                writable: false,
+            },
+            Step::Device {
+                path: "/dev/null".into(),
+            },
+            Step::Private {
+                name: "tmp".into(),
+                target: "/tmp".into(),
+                mode: 0o1777,
+            },
+            Step::Overlay {
+                lower: vec![path()],
+                name: "w".into(),
+                target: "/workspace".into(),
+            },
+            Step::Pts,
+        ],
+        hidden_proc: vec!["kcore".into()],
+        read_only_proc: vec!["sys".into()],
+    };
+    let hello = Hello {
+        version: VERSION,
+        confine: Confine {
+            seccomp: vec![0x20, 0x15, 0x06],
+            rlimits: vec![Rlimit {
+                resource: 6,
+                value: 256,
+            }],
+            writable: vec!["/workspace".into()],
+            landlock: true,
+        },
+        setup: Some(setup),
+        workspace: "/workspace".into(),
+    };
+    let spawn = Spawn {
+        id: 1,
+        argv: vec!["/bin/echo".into(), "hello".into()],
+        env: vec!["PATH=/usr/bin".into()],
+        cwd: "/workspace".into(),
+        stdin: Some(5),
+        stdout: 6,
+        stderr: 7,
+        terminal: Some((24, 80)),
+        output_limit: 1 << 20,
+        scratch: Some("x1".into()),
+    };
+    let mut seeds: Vec<_> = [
+        ToGuest::Hello(Box::new(hello)),
+        ToGuest::Spawn(Box::new(spawn)),
+        ToGuest::Kill { id: 1 },
+        ToGuest::Signal { id: 1, signal: 15 },
+        ToGuest::Resize {
+            id: 1,
+            rows: 24,
+            columns: 80,
+        },
+        ToGuest::Put {
+            id: 2,
+            base: Base::Run,
+            path: "a/b".into(),
+            mode: 0o600,
+            channel: 8,
+        },
+        ToGuest::Get {
+            id: 3,
+            path: "out.txt".into(),
+            channel: 9,
+        },
+        ToGuest::List {
+            id: 4,
+            path: ".".into(),
+        },
+    ]
+    .iter()
+    .map(framed)
+    .collect();
+    seeds.extend(streams());
+    seeds
+}
