@@ -43,11 +43,8 @@ pub trait Instance: Send + Sync + Debug {
     ) -> Result<u64>;
 
     /// Reads a regular file below the workspace; never follows a symbolic link.
-    async fn get_file(
-        &self,
-        path: &str,
-        into: &mut (dyn AsyncWrite + Send + Unpin),
-    ) -> Result<u64>;
+    async fn get_file(&self, path: &str, into: &mut (dyn AsyncWrite + Send + Unpin))
+    -> Result<u64>;
 
     /// Lists one folder below the workspace.
     async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>>;

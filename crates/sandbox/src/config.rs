@@ -20,7 +20,10 @@ pub struct Limit<T> {
 
 impl<T> Limit<T> {
     pub const fn default_of(value: T) -> Self {
-        Self { value, asked: false }
+        Self {
+            value,
+            asked: false,
+        }
     }
 
     pub const fn asked(value: T) -> Self {

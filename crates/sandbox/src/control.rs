@@ -92,6 +92,7 @@ impl Controls {
     }
 
     pub fn strength(&self, control: Control) -> Strength {
-        self.get(control).map_or(Strength::Absent, |state| state.strength)
+        self.get(control)
+            .map_or(Strength::Absent, |state| state.strength)
     }
 }

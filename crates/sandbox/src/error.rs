@@ -1,4 +1,4 @@
-use crate::Control;
+use crate::{Control, Report};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -6,7 +6,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("invalid {label} `{given}`: must be 1 to 128 of a-z A-Z 0-9 _ . -, and start with a letter or digit")]
+    #[error(
+        "invalid {label} `{given}`: must be 1 to 128 of a-z A-Z 0-9 _ . -, and start with a letter or digit"
+    )]
     InvalidName { label: &'static str, given: String },
     #[error("invalid {what}: {problem}")]
     InvalidConfig { what: &'static str, problem: String },
@@ -14,8 +16,8 @@ pub enum Error {
     MountRefused { path: String, problem: String },
     #[error("{}", unenforceable(.0))]
     Unenforceable(Vec<Unmet>),
-    #[error("denied by policy: {0}")]
-    Denied(String),
+    #[error("denied by policy: {}", .0.decision.reason)]
+    Denied(Box<Report>),
     #[error("no session `{session}` of agent `{agent}`")]
     NoSession { agent: String, session: String },
     #[error("session `{session}` exists already")]
@@ -31,13 +33,23 @@ pub enum Error {
     #[error("checkpoint `{name}` was changed after it was saved: {problem}")]
     CheckpointTampered { name: String, problem: String },
     #[error("no interpreter for {language}: {problem}")]
-    NoInterpreter { language: &'static str, problem: String },
+    NoInterpreter {
+        language: &'static str,
+        problem: String,
+    },
     #[error("cannot run `{program}`: {problem}")]
-    CannotRun { program: String, exit_code: i32, problem: String },
+    CannotRun {
+        program: String,
+        exit_code: i32,
+        problem: String,
+    },
     #[error("file `{path}`: {problem}")]
     File { path: String, problem: String },
     #[error("the {backend} backend cannot be used here: {problem}")]
-    Unavailable { backend: &'static str, problem: String },
+    Unavailable {
+        backend: &'static str,
+        problem: String,
+    },
     #[error("the sandbox could not be set up: {step}: {problem}")]
     Setup { step: String, problem: String },
     #[error("the sandbox was lost: {0}")]
@@ -47,7 +59,10 @@ pub enum Error {
     #[error(transparent)]
     Record(#[from] brig_audit::RecordError),
     #[error("{what}: {source}")]
-    Io { what: String, source: std::io::Error },
+    Io {
+        what: String,
+        source: std::io::Error,
+    },
 }
 
 /// A control that was asked for and can't be held.
@@ -93,19 +108,28 @@ impl Error {
                 let mends: Vec<&str> = unmet.iter().filter_map(|u| u.mend.as_deref()).collect();
                 let names: Vec<&str> = unmet.iter().map(|u| u.control.name()).collect();
                 let waive = format!("or give it up knowingly: --waive {}", names.join(","));
-                Some(if mends.is_empty() { waive } else { format!("{}; {waive}", mends.join("; ")) })
+                Some(if mends.is_empty() {
+                    waive
+                } else {
+                    format!("{}; {waive}", mends.join("; "))
+                })
             }
             _ => None,
         }
     }
 
     pub fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Error::Io { what: what.into(), source: source.into() }
+        Error::Io {
+            what: what.into(),
+            source: source.into(),
+        }
     }
 }
 
 fn unenforceable(unmet: &[Unmet]) -> String {
-    let parts: Vec<String> =
-        unmet.iter().map(|u| format!("{} ({})", u.control.name(), u.problem)).collect();
+    let parts: Vec<String> = unmet
+        .iter()
+        .map(|u| format!("{} ({})", u.control.name(), u.problem))
+        .collect();
     format!("this backend cannot hold: {}", parts.join(", "))
 }

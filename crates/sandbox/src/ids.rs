@@ -14,7 +14,9 @@ fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= MAX
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
 macro_rules! name_type {

@@ -1,10 +1,11 @@
 //! The checked combination of config and backend: what will be enforced, and by what.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use brig_audit::Event as Fact;
 use serde::Serialize;
 
-use crate::{Control, ControlState, Limits};
+use crate::{Backend, Control, ControlState, Limits, Result, SessionConfig, env, mounts, needs};
 
 /// A plan can only be made by [`Plan::make`], which refuses what the backend can't hold.
 #[derive(Clone, Debug)]
@@ -35,6 +36,51 @@ pub struct CheckedMount {
 }
 
 impl Plan {
+    /// Checks every value of the config, and that the backend holds what is needed.
+    pub fn make(
+        config: &SessionConfig,
+        backend: &dyn Backend,
+        layers: Vec<PathBuf>,
+    ) -> Result<Self> {
+        Self::make_beside(config, backend, layers, None)
+    }
+
+    /// The same, with Brig's own state kept out of reach of mounts.
+    pub(crate) fn make_beside(
+        config: &SessionConfig,
+        backend: &dyn Backend,
+        layers: Vec<PathBuf>,
+        state: Option<&Path>,
+    ) -> Result<Self> {
+        config.limits.check()?;
+        env::check_all(&config.env)?;
+        let places = mounts::check(config, state)?;
+        let enforcement = needs::check(config, backend.controls(&config.limits))?;
+        Ok(Self {
+            limits: config.limits.clone(),
+            env: config.env.clone(),
+            mounts: places.mounts,
+            workspace: places.workspace,
+            rootfs: places.rootfs,
+            read_only_root: config.read_only_root,
+            python: places.python,
+            waived: config.waive.iter().copied().collect(),
+            enforcement,
+            layers,
+        })
+    }
+
+    pub(crate) fn created(&self, backend: &str) -> Fact {
+        Fact::SessionCreated {
+            backend: backend.into(),
+            waived: self
+                .waived
+                .iter()
+                .map(|control| control.name().into())
+                .collect(),
+        }
+    }
+
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

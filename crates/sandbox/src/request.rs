@@ -36,7 +36,11 @@ pub struct ExecRequest {
 
 #[derive(Clone, Debug)]
 pub enum Work {
-    Code { language: Language, source: Vec<u8>, args: Vec<String> },
+    Code {
+        language: Language,
+        source: Vec<u8>,
+        args: Vec<String>,
+    },
     Command(Vec<String>),
 }
 
@@ -44,10 +48,19 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum KillReason {
-    Timeout { limit_ms: u64 },
-    Memory { limit_bytes: u64, peak_bytes: u64 },
-    Processes { limit: u32 },
-    Output { limit_bytes: u64 },
+    Timeout {
+        limit_ms: u64,
+    },
+    Memory {
+        limit_bytes: u64,
+        peak_bytes: u64,
+    },
+    Processes {
+        limit: u32,
+    },
+    Output {
+        limit_bytes: u64,
+    },
     Cancelled,
     /// The whole instance went away: destroyed by another client, or lost.
     Destroyed,
