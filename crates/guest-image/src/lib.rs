@@ -1,1 +1,5 @@
+//! The guest program, built static and embedded, so that a user of the library needs no second
+//! file.
 
+/// A static Linux executable.
+pub static GUEST: &[u8] = include_bytes!(env!("BRIG_GUEST"));

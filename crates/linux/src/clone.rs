@@ -62,7 +62,10 @@ impl Gate {
         let mut report = [0u8; 5];
         match rustix::io::read(&self.0, &mut report) {
             Ok(5) => {
-                let step = STEPS.get(report[0] as usize).copied().unwrap_or("unknown step");
+                let step = STEPS
+                    .get(report[0] as usize)
+                    .copied()
+                    .unwrap_or("unknown step");
                 let errno = i32::from_le_bytes([report[1], report[2], report[3], report[4]]);
                 Some((step, io::Error::from_raw_os_error(errno)))
             }
@@ -90,8 +93,11 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
         None,
     )?;
     let park = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, PARKED);
-    let parked: Vec<OwnedFd> =
-        program.descriptors.iter().map(|fd| park(*fd)).collect::<Result<_, _>>()?;
+    let parked: Vec<OwnedFd> = program
+        .descriptors
+        .iter()
+        .map(|fd| park(*fd))
+        .collect::<Result<_, _>>()?;
     let executable = park(program.program)?;
     let null = park(program.null)?;
     let gate = park(std::os::fd::AsFd::as_fd(&inside))?;
@@ -108,7 +114,11 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
     };
 
     match clone3(program.namespaces, program.cgroup)? {
-        Cloned::Parent { pid, pidfd } => Ok(Waiting { pid, pidfd, gate: outside }),
+        Cloned::Parent { pid, pidfd } => Ok(Waiting {
+            pid,
+            pidfd,
+            gate: outside,
+        }),
         Cloned::Child => inside_child.run(),
     }
 }
@@ -206,7 +216,10 @@ unsafe fn raise_ambient() -> c_long {
         inheritable: u32,
     }
     const VERSION_3: u32 = 0x2008_0522;
-    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
     let mut data = [Data::default(); 2];
     // SAFETY: both structures are as large as version 3 of the call expects.
     unsafe {
@@ -221,8 +234,13 @@ unsafe fn raise_ambient() -> c_long {
         }
         for capability in 0..64u64 {
             if data[(capability / 32) as usize].permitted >> (capability % 32) & 1 == 1 {
-                let raised =
-                    libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0);
+                let raised = libc::prctl(
+                    libc::PR_CAP_AMBIENT,
+                    libc::PR_CAP_AMBIENT_RAISE,
+                    capability,
+                    0,
+                    0,
+                );
                 if raised < 0 {
                     return -1;
                 }
@@ -247,7 +265,9 @@ pub fn fork(namespaces: u64) -> io::Result<Fork> {
         meta.nlink().saturating_sub(2)
     })?;
     if threads > 1 {
-        return Err(io::Error::other("fork in a process with more than one thread"));
+        return Err(io::Error::other(
+            "fork in a process with more than one thread",
+        ));
     }
     Ok(match clone3(namespaces, None)? {
         Cloned::Parent { pid, pidfd } => Fork::Parent { pid, pidfd },
@@ -274,12 +294,19 @@ fn clone3(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned>
     // SAFETY: without CLONE_VM the child has its own copy of all memory and continues on the same
     // stack, as after fork; the arguments live on this frame.
     let pid = unsafe {
-        libc::syscall(libc::SYS_clone3, &raw mut args, std::mem::size_of::<libc::clone_args>())
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            std::mem::size_of::<libc::clone_args>(),
+        )
     };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Cloned::Child),
         // SAFETY: the kernel has just put a new descriptor there, which nobody else owns.
-        pid => Ok(Cloned::Parent { pid: pid as u32, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+        pid => Ok(Cloned::Parent {
+            pid: pid as u32,
+            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+        }),
     }
 }

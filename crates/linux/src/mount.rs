@@ -10,22 +10,30 @@ pub const NO_EXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
 
 /// Sets attributes on a mount and everything below it.
 pub fn set_attributes(mount: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    set(mount.as_fd().as_raw_fd(), libc::mount_attr {
-        attr_set: attributes,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    }, recursive)
+    set(
+        mount.as_fd().as_raw_fd(),
+        libc::mount_attr {
+            attr_set: attributes,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: 0,
+        },
+        recursive,
+    )
 }
 
 /// Shows the files of a detached mount under the ids that `user_namespace` maps them to.
 pub fn map_ids(mount: impl AsFd, user_namespace: impl AsFd) -> io::Result<()> {
-    set(mount.as_fd().as_raw_fd(), libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_IDMAP,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: user_namespace.as_fd().as_raw_fd() as u64,
-    }, true)
+    set(
+        mount.as_fd().as_raw_fd(),
+        libc::mount_attr {
+            attr_set: libc::MOUNT_ATTR_IDMAP,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: user_namespace.as_fd().as_raw_fd() as u64,
+        },
+        true,
+    )
 }
 
 fn set(mount: i32, mut attributes: libc::mount_attr, recursive: bool) -> io::Result<()> {
@@ -41,5 +49,9 @@ fn set(mount: i32, mut attributes: libc::mount_attr, recursive: bool) -> io::Res
             std::mem::size_of::<libc::mount_attr>(),
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

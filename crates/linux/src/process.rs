@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_char;
 
@@ -26,7 +27,11 @@ pub fn reset_signals() -> io::Result<()> {
 /// Replaces this process; returns only on failure.
 pub fn exec(program: &CString, argv: &[CString], env: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
-        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
     };
     let (argv, env) = (pointers(argv), pointers(env));
     // SAFETY: both arrays end with a null pointer and outlive the call.
@@ -45,24 +50,60 @@ pub fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     // SAFETY: a null name asks for an anonymous keyring.
     let result = unsafe {
-        libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<c_char>())
+        libc::syscall(
+            libc::SYS_keyctl,
+            JOIN_SESSION_KEYRING,
+            std::ptr::null::<c_char>(),
+        )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
-/// Closes every descriptor from `first` on.
-pub fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: no owned descriptor at or above `first` may be used afterwards; callers replace
-    // this process or end it next.
-    let result = unsafe { libc::close_range(first, u32::MAX, 0) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Takes ownership of the `count` descriptors from 3 on that this program was started with.
+/// Answers once; after that they have their owners.
+pub fn take_inherited(count: usize) -> Option<Vec<OwnedFd>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return None;
+    }
+    (3..3 + count as RawFd)
+        .map(|fd| {
+            // SAFETY: a query on a number; it fails if the number is not open.
+            if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+                return None;
+            }
+            // SAFETY: the descriptor is open, came with the program, and is handed out only here.
+            Some(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+        .collect()
+}
+
+/// Closes every descriptor but 0, 1, 2 and `kept`, and marks that one to be closed on exec. For a
+/// process that was forked to become something else: whatever held the others must not be used.
+pub fn close_all_but(kept: OwnedFd) -> io::Result<OwnedFd> {
+    let kept_raw = kept.as_raw_fd() as u32;
+    for (from, to) in [(3, kept_raw - 1), (kept_raw + 1, u32::MAX)] {
+        // SAFETY: callers own nothing else that they will use again, as documented.
+        if from <= to && unsafe { libc::close_range(from, to, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(kept)
 }
 
 /// Makes a terminal the controlling one of this session.
 pub fn set_controlling_terminal(terminal: impl AsFd) -> io::Result<()> {
     // SAFETY: the descriptor is open for the duration of the call.
     let result = unsafe { libc::ioctl(terminal.as_fd().as_raw_fd(), libc::TIOCSCTTY, 0) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// What a child and everything it waited for used.
@@ -81,7 +122,15 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage
         let mut usage: libc::rusage = std::mem::zeroed();
         let target = pid.map_or(-1, |pid| pid as libc::pid_t);
         let flags = if block { 0 } else { libc::WNOHANG };
-        (libc::wait4(target, &raw mut status, flags | libc::__WALL, &raw mut usage), usage)
+        (
+            libc::wait4(
+                target,
+                &raw mut status,
+                flags | libc::__WALL,
+                &raw mut usage,
+            ),
+            usage,
+        )
     };
     match ended {
         -1 => Err(io::Error::last_os_error()),
@@ -102,10 +151,17 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage
 
 /// Sets a resource limit, soft and hard, by its number.
 pub fn set_rlimit(resource: u32, value: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    let limit = libc::rlimit {
+        rlim_cur: value,
+        rlim_max: value,
+    };
     // SAFETY: the kernel checks the number; the structure is a local.
     let result = unsafe { libc::setrlimit(resource, &raw const limit) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Brings up the loopback interface of this network namespace.
@@ -125,5 +181,9 @@ pub fn loopback_up() -> io::Result<()> {
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

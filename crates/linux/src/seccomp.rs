@@ -114,7 +114,10 @@ pub fn compile(arch: Arch, rules: &[Rule], default: Action) -> Vec<u64> {
 
 /// The action of a call that needs no look at its arguments.
 fn plain(rules: &[&Rule]) -> Option<Action> {
-    rules.first().filter(|rule| rule.tests.is_empty()).map(|rule| rule.action)
+    rules
+        .first()
+        .filter(|rule| rule.tests.is_empty())
+        .map(|rule| rule.action)
 }
 
 /// Neighbouring calls with the same action, so that the program stays short.
@@ -151,8 +154,15 @@ fn tested(rules: &[&Rule], default: Action) -> Vec<u64> {
 fn halves(test: &Test) -> Vec<(u32, u32, u32)> {
     let offset = ARGUMENTS + 8 * u32::from(test.argument);
     let low = (offset, test.mask as u32, test.value as u32);
-    let high = (offset + 4, (test.mask >> 32) as u32, (test.value >> 32) as u32);
-    [low, high].into_iter().filter(|(_, mask, _)| *mask != 0).collect()
+    let high = (
+        offset + 4,
+        (test.mask >> 32) as u32,
+        (test.value >> 32) as u32,
+    );
+    [low, high]
+        .into_iter()
+        .filter(|(_, mask, _)| *mask != 0)
+        .collect()
 }
 
 /// Puts this process and all its children under a filter for good. Needs no_new_privs.
@@ -166,13 +176,25 @@ pub fn install(program: &[u64]) -> io::Result<()> {
             k: *word as u32,
         })
         .collect();
-    let length = u16::try_from(filter.len())
-        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    let length =
+        u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let program = libc::sock_fprog {
+        len: length,
+        filter: filter.as_mut_ptr(),
+    };
     // SAFETY: the program points to `length` instructions that outlive the call; the kernel checks
     // every one of them.
     let result = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -141,6 +141,8 @@ pub struct Rlimit {
 pub struct Setup {
     pub uid: u32,
     pub gid: u32,
+    /// Whether the caller's groups can and must be given up.
+    pub drop_groups: bool,
     pub hostname: String,
     /// Of the one writable file system.
     pub disk_bytes: u64,

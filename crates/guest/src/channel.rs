@@ -1,0 +1,151 @@
+//! The stream to the outside: frames in, frames out, never blocking the loop.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+#[derive(Debug)]
+pub struct Channel {
+    stream: OwnedFd,
+    decoder: Decoder,
+    outgoing: Vec<u8>,
+    sent: usize,
+    /// What the other side takes at the moment, per channel that we send on.
+    credit: BTreeMap<u32, u32>,
+}
+
+impl Channel {
+    pub fn new(stream: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&stream, true)?;
+        Ok(Self {
+            stream,
+            decoder: Decoder::default(),
+            outgoing: Vec::new(),
+            sent: 0,
+            credit: BTreeMap::new(),
+        })
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    pub fn has_outgoing(&self) -> bool {
+        self.sent < self.outgoing.len()
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn backlog(&self) -> usize {
+        self.outgoing.len() - self.sent
+    }
+
+    pub fn send(&mut self, message: &FromGuest) {
+        // Messages of ours that would be too long are bounded where they are built.
+        if let Ok(bytes) = brig_wire::to_bytes(message) {
+            brig_wire::encode_into(&mut self.outgoing, Kind::Control, 0, &bytes);
+        }
+    }
+
+    /// Bytes for a channel; the caller has asked [`Channel::room`] before.
+    pub fn send_data(&mut self, channel: u32, bytes: &[u8]) {
+        for piece in bytes.chunks(MAX_DATA) {
+            brig_wire::encode_into(&mut self.outgoing, Kind::Data, channel, piece);
+        }
+        let credit = self.credit.entry(channel).or_insert(WINDOW);
+        *credit = credit.saturating_sub(bytes.len() as u32);
+    }
+
+    pub fn send_end(&mut self, channel: u32) {
+        brig_wire::encode_into(&mut self.outgoing, Kind::End, channel, &[]);
+        self.credit.remove(&channel);
+    }
+
+    pub fn grant(&mut self, channel: u32, amount: u32) {
+        brig_wire::encode_into(
+            &mut self.outgoing,
+            Kind::Credit,
+            channel,
+            &amount.to_le_bytes(),
+        );
+    }
+
+    /// How many bytes may be sent on a channel now.
+    pub fn room(&self, channel: u32) -> usize {
+        self.credit.get(&channel).copied().unwrap_or(WINDOW) as usize
+    }
+
+    pub fn credited(&mut self, channel: u32, amount: u32) {
+        let credit = self.credit.entry(channel).or_insert(WINDOW);
+        *credit = credit.saturating_add(amount);
+    }
+
+    /// Writes what the socket takes.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while self.has_outgoing() {
+            match rustix::io::write(&self.stream, &self.outgoing[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.outgoing.clear();
+        self.outgoing.shrink_to(MAX_DATA);
+        self.sent = 0;
+        Ok(())
+    }
+
+    pub fn flush_blocking(&mut self) -> io::Result<()> {
+        while self.has_outgoing() {
+            self.flush()?;
+            self.wait(PollFlags::OUT)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is there into the decoder. `false`: the other side is gone.
+    pub fn fill(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 32 * 1024];
+        match rustix::io::read(&self.stream, &mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.decoder.feed(&buffer[..count]);
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
+        self.decoder.next_frame().map_err(io::Error::other)
+    }
+
+    pub fn receive_blocking(&mut self) -> io::Result<Option<ToGuest>> {
+        loop {
+            if let Some(frame) = self.next_frame()? {
+                return match frame.kind {
+                    Kind::Control => brig_wire::from_bytes(&frame.payload)
+                        .map(Some)
+                        .map_err(io::Error::other),
+                    _ => Ok(None),
+                };
+            }
+            self.wait(PollFlags::IN)?;
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn wait(&self, flags: PollFlags) -> io::Result<()> {
+        match rustix::event::poll(&mut [PollFd::new(&self.stream, flags)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

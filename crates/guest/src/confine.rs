@@ -1,0 +1,100 @@
+//! What a program is held by, beside its namespaces. Applied to a process that is about to become
+//! the program.
+
+use std::io;
+
+use brig_wire::Confine;
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::{Failure, Step};
+
+/// What the guest keeps: new namespaces and mounts for executions, and giving capabilities up.
+pub const GUEST_CAPABILITIES: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
+
+/// The oldest Landlock that can hold writes, truncation and device calls: Linux 6.10.
+const LANDLOCK_ABI: ABI = ABI::V5;
+
+/// Gives up all capabilities but these, for this process and what it executes.
+pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    for bit in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        if kept.contains(one) {
+            continue;
+        }
+        match rustix::thread::remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // The first number that this kernel does not know.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(())
+}
+
+/// No capability, no way to gain one.
+pub fn drop_privileges() -> Result<(), Failure> {
+    keep_capabilities(CapabilitySet::empty()).step("drop capabilities")?;
+    rustix::thread::set_no_new_privs(true).step("set no_new_privs")
+}
+
+pub fn rlimits(confine: &Confine) -> Result<(), Failure> {
+    for limit in &confine.rlimits {
+        brig_linux::process::set_rlimit(limit.resource, limit.value)
+            .step(format!("set resource limit {}", limit.resource))?;
+    }
+    Ok(())
+}
+
+/// Writing only where the plan says so; no signals or sockets beyond the sandbox.
+pub fn landlock(confine: &Confine) -> Result<(), Failure> {
+    if !confine.landlock {
+        return Ok(());
+    }
+    restrict(confine)
+        .map_err(io::Error::other)
+        .step("enter the Landlock domain")
+}
+
+fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let all = AccessFs::from_all(LANDLOCK_ABI);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(all)?
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        .create()?
+        .add_rule(PathBeneath::new(
+            PathFd::new("/")?,
+            AccessFs::from_read(LANDLOCK_ABI),
+        ))?;
+    for path in &confine.writable {
+        let fd = PathFd::new(path)?;
+        let folder = rustix::fs::fstat(&fd)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        let access = if folder {
+            all
+        } else {
+            AccessFs::from_file(LANDLOCK_ABI)
+        };
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
+    }
+    ruleset.no_new_privs(false).restrict_self()?;
+    Ok(())
+}
+
+/// The last step: after it, only what the profile allows.
+pub fn seccomp(confine: &Confine) -> Result<(), Failure> {
+    brig_linux::seccomp::install(&confine.seccomp).step("install the seccomp filter")
+}

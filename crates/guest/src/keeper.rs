@@ -1,0 +1,224 @@
+//! One execution: a keeper, process 1 of a namespace of its own, and the program under it. When
+//! the keeper ends, the kernel ends everything that is left in that namespace.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use brig_linux::clone::{self, Fork};
+use brig_linux::process;
+use brig_wire::{Confine, Setup, Spawn};
+
+use crate::{Failure, Step, confine, exit, proc};
+
+/// The ends of the pipes (or the terminal) that the program gets.
+#[derive(Debug)]
+pub struct Stdio {
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    pub terminal: bool,
+}
+
+/// What is said over the status pipe, once per execution.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The program ended by itself; a status as of `waitpid`.
+    Ended(i32),
+    /// The program was never started.
+    Failed { step: String, errno: i32 },
+}
+
+impl Report {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Report::Ended(status) => [&[b'X'][..], &status.to_le_bytes()].concat(),
+            Report::Failed { step, errno } => {
+                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes()].concat()
+            }
+        }
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (tag, rest) = bytes.split_first()?;
+        let (number, text) = rest.split_first_chunk::<4>()?;
+        let number = i32::from_le_bytes(*number);
+        match tag {
+            b'X' => Some(Report::Ended(number)),
+            b'E' => Some(Report::Failed {
+                step: String::from_utf8_lossy(text).into_owned(),
+                errno: number,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Starts a keeper and returns its descriptor and number.
+pub fn start(
+    confine: &Confine,
+    setup: Option<&Setup>,
+    spawn: &Spawn,
+    stdio: Stdio,
+    status: OwnedFd,
+) -> io::Result<(u32, OwnedFd)> {
+    match clone::fork(clone::EXECUTION_NAMESPACES)? {
+        Fork::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Fork::Child => keep(confine, setup, spawn, stdio, status),
+    }
+}
+
+fn keep(
+    confine: &Confine,
+    setup: Option<&Setup>,
+    spawn: &Spawn,
+    stdio: Stdio,
+    status: OwnedFd,
+) -> ! {
+    match prepare(confine, setup, &stdio).and_then(|()| clone::fork(0).step("fork")) {
+        Ok(Fork::Child) => {
+            let failure = become_program(confine, spawn, &stdio);
+            fail(&status, failure)
+        }
+        Ok(Fork::Parent { pid, pidfd: _ }) => watch(confine, pid, status),
+        Err(failure) => fail(&status, failure),
+    }
+}
+
+fn fail(status: &OwnedFd, failure: Failure) -> ! {
+    let errno = failure.errno();
+    let _ = rustix::io::write(
+        status,
+        &Report::Failed {
+            step: failure.step,
+            errno,
+        }
+        .encode(),
+    );
+    exit(127)
+}
+
+fn prepare(confine: &Confine, setup: Option<&Setup>, stdio: &Stdio) -> Result<(), Failure> {
+    if let Some(setup) = setup {
+        proc::mount(setup)?;
+    }
+    rustix::stdio::dup2_stdin(&stdio.stdin).step("connect stdin")?;
+    rustix::stdio::dup2_stdout(&stdio.stdout).step("connect stdout")?;
+    rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
+    process::reset_signals().step("reset signals")?;
+    process::new_session_keyring().step("join a new keyring")?;
+    confine::drop_privileges()?;
+    confine::rlimits(confine)
+}
+
+fn become_program(confine: &Confine, spawn: &Spawn, stdio: &Stdio) -> Failure {
+    match try_become(confine, spawn, stdio) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    }
+}
+
+fn try_become(
+    confine: &Confine,
+    spawn: &Spawn,
+    stdio: &Stdio,
+) -> Result<std::convert::Infallible, Failure> {
+    rustix::process::setsid().step("start a session")?;
+    if stdio.terminal {
+        process::set_controlling_terminal(rustix::stdio::stdin()).step("take the terminal")?;
+    }
+    rustix::process::chdir(&spawn.cwd).step(format!("enter {}", spawn.cwd))?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let strings = |texts: &[String]| -> Result<Vec<CString>, Failure> {
+        texts
+            .iter()
+            .map(|t| {
+                CString::new(t.as_str())
+                    .map_err(io::Error::other)
+                    .step("read arguments")
+            })
+            .collect()
+    };
+    let (argv, env) = (strings(&spawn.argv)?, strings(&spawn.env)?);
+    let candidates = candidates(&spawn.argv, &spawn.env)?;
+    confine::landlock(confine)?;
+    confine::seccomp(confine)?;
+
+    // As a shell does: the first one that exists decides, but a forbidden one is passed over.
+    let mut error = io::Error::from(rustix::io::Errno::NOENT);
+    for program in candidates {
+        let failed = process::exec(&program, &argv, &env);
+        match rustix::io::Errno::from_io_error(&failed) {
+            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
+            Some(rustix::io::Errno::ACCESS) => error = failed,
+            _ => {
+                error = failed;
+                break;
+            }
+        }
+    }
+    Err(error).step("execute")
+}
+
+fn candidates(argv: &[String], env: &[String]) -> Result<Vec<CString>, Failure> {
+    let name = argv
+        .first()
+        .filter(|name| !name.is_empty())
+        .ok_or(rustix::io::Errno::NOENT);
+    let name = name.step("execute")?;
+    let path = env
+        .iter()
+        .find_map(|line| line.strip_prefix("PATH="))
+        .unwrap_or_default();
+    let paths: Vec<String> = if name.contains('/') {
+        vec![name.clone()]
+    } else {
+        path.split(':')
+            .filter(|folder| !folder.is_empty())
+            .map(|f| format!("{f}/{name}"))
+            .collect()
+    };
+    paths
+        .into_iter()
+        .map(|path| CString::new(path).map_err(io::Error::other).step("execute"))
+        .collect()
+}
+
+/// Reaps whatever is left to this process until the program itself has ended.
+fn watch(confine: &Confine, program: u32, status: OwnedFd) -> ! {
+    let Ok(status) = process::close_all_but(status) else {
+        exit(1)
+    };
+    release_stdio();
+    if confine::seccomp(confine).is_err() {
+        exit(1);
+    }
+    loop {
+        match process::wait(None, true) {
+            Ok(Some((pid, usage))) if pid == program => {
+                let _ = rustix::io::write(&status, &Report::Ended(usage.status).encode());
+                exit(0)
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => exit(1),
+        }
+    }
+}
+
+/// Lets go of the program's streams, so that their ends are seen when the program closes them.
+fn release_stdio() {
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
+    match null {
+        Ok(null) => {
+            let _ = rustix::stdio::dup2_stdin(&null);
+            let _ = rustix::stdio::dup2_stdout(&null);
+            let _ = rustix::stdio::dup2_stderr(&null);
+        }
+        Err(_) => exit(1),
+    }
+}

@@ -1,0 +1,356 @@
+//! The loop: everything the guest waits for, in one place.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use brig_wire::{Frame, FromGuest, Hello, Kind, MAX_DATA, ToGuest};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::Failure;
+use crate::channel::Channel;
+use crate::files;
+use crate::task::{Stdin, Task};
+
+/// No more is read from programs while this much waits to be sent.
+const BACKLOG: usize = 1024 * 1024;
+
+pub fn run(channel: Channel, hello: Hello) {
+    let mut guest = Guest {
+        channel,
+        hello,
+        tasks: Vec::new(),
+        uploads: BTreeMap::new(),
+        downloads: Vec::new(),
+    };
+    while let Ok(true) = guest.turn() {}
+}
+
+struct Upload {
+    id: u32,
+    file: Result<OwnedFd, Failure>,
+    bytes: u64,
+}
+
+struct Download {
+    id: u32,
+    channel: u32,
+    file: OwnedFd,
+    bytes: u64,
+}
+
+struct Guest {
+    channel: Channel,
+    hello: Hello,
+    tasks: Vec<Task>,
+    uploads: BTreeMap<u32, Upload>,
+    downloads: Vec<Download>,
+}
+
+/// What became ready.
+enum Ready {
+    Channel,
+    Ended(usize),
+    Output(usize, usize),
+    Input(usize),
+}
+
+impl Guest {
+    /// Waits and serves once. `false`: the outside is gone.
+    fn turn(&mut self) -> io::Result<bool> {
+        for ready in self.wait()? {
+            match ready {
+                Ready::Channel => {
+                    if !self.channel.fill()? {
+                        return Ok(false);
+                    }
+                    while let Some(frame) = self.channel.next_frame()? {
+                        self.receive(frame)?;
+                    }
+                }
+                Ready::Ended(task) => self.tasks[task].reap(),
+                Ready::Output(task, stream) => {
+                    let last = self.tasks[task].ended();
+                    self.tasks[task].streams[stream].pump(&mut self.channel, last);
+                }
+                Ready::Input(task) => {
+                    if let Some(stdin) = &mut self.tasks[task].stdin {
+                        stdin.pump(&mut self.channel);
+                    }
+                }
+            }
+        }
+        self.send_files();
+        self.finish();
+        self.channel.flush()?;
+        Ok(true)
+    }
+
+    fn wait(&self) -> io::Result<Vec<Ready>> {
+        let mut what = vec![Ready::Channel];
+        let outgoing = if self.channel.has_outgoing() {
+            PollFlags::OUT
+        } else {
+            PollFlags::empty()
+        };
+        let mut fds = vec![PollFd::from_borrowed_fd(
+            self.channel.as_fd(),
+            PollFlags::IN | outgoing,
+        )];
+        let mut hurry = self
+            .downloads
+            .iter()
+            .any(|d| self.channel.room(d.channel) > 0);
+        for (index, task) in self.tasks.iter().enumerate() {
+            if !task.ended() {
+                what.push(Ready::Ended(index));
+                fds.push(PollFd::new(&task.pidfd, PollFlags::IN));
+            }
+            for (number, stream) in task.streams.iter().enumerate() {
+                if let Some(source) = &stream.source
+                    && stream.wants(&self.channel)
+                    && self.channel.backlog() < BACKLOG
+                {
+                    what.push(Ready::Output(index, number));
+                    fds.push(PollFd::new(source, PollFlags::IN));
+                    hurry |= task.ended();
+                }
+            }
+            if let Some(stdin) = &task.stdin
+                && let Some(sink) = &stdin.sink
+                && stdin.wants()
+            {
+                what.push(Ready::Input(index));
+                fds.push(PollFd::new(sink, PollFlags::OUT));
+            }
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        match rustix::event::poll(&mut fds, hurry.then_some(&now)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds
+            .iter()
+            .map(|fd| {
+                fd.revents()
+                    .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+            })
+            .zip(fds.iter().map(|fd| fd.revents().contains(PollFlags::OUT)))
+            .map(|(readable, writable)| readable || writable)
+            .collect();
+        Ok(what
+            .into_iter()
+            .zip(ready)
+            // The output of a task that has ended is read to its end without being announced.
+            .filter(|(what, ready)| {
+                *ready || matches!(what, Ready::Output(task, _) if self.tasks[*task].ended())
+            })
+            .map(|(what, _)| what)
+            .collect())
+    }
+
+    fn receive(&mut self, frame: Frame) -> io::Result<()> {
+        match frame.kind {
+            Kind::Control => {
+                self.obey(brig_wire::from_bytes(&frame.payload).map_err(io::Error::other)?);
+            }
+            Kind::Data => self.data(frame.channel, &frame.payload),
+            Kind::End => self.end(frame.channel),
+            Kind::Credit => {
+                if let Some(amount) = frame.credit() {
+                    self.channel.credited(frame.channel, amount);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, message: ToGuest) {
+        match message {
+            ToGuest::Hello(_) => {}
+            ToGuest::Spawn(spawn) => {
+                let id = spawn.id;
+                match Task::start(&self.hello.confine, self.hello.setup.as_ref(), *spawn) {
+                    Ok(task) => self.tasks.push(task),
+                    Err(failure) => {
+                        let errno = failure.errno();
+                        let step = failure.step;
+                        self.channel
+                            .send(&FromGuest::SpawnFailed { id, step, errno });
+                    }
+                }
+            }
+            ToGuest::Kill { id } => self.with(id, |task| task.kill()),
+            ToGuest::Signal { id, signal } => self.with(id, |task| task.signal(signal)),
+            ToGuest::Resize { id, rows, columns } => {
+                self.with(id, |task| task.resize(rows, columns));
+            }
+            ToGuest::Put {
+                id,
+                base,
+                path,
+                mode,
+                channel,
+            } => {
+                let file = files::create(base, &self.hello.workspace, &path, mode);
+                self.uploads.insert(channel, Upload { id, file, bytes: 0 });
+            }
+            ToGuest::Get { id, path, channel } => match files::open(&self.hello.workspace, &path) {
+                Ok((file, _)) => {
+                    self.downloads.push(Download {
+                        id,
+                        channel,
+                        file,
+                        bytes: 0,
+                    });
+                }
+                Err(failure) => self.failed(id, failure),
+            },
+            ToGuest::List { id, path } => match files::list(&self.hello.workspace, &path) {
+                Ok(entries) => self.listing(id, entries),
+                Err(failure) => self.failed(id, failure),
+            },
+        }
+    }
+
+    fn with(&self, id: u32, act: impl FnOnce(&Task)) {
+        if let Some(task) = self
+            .tasks
+            .iter()
+            .find(|task| task.id == id && !task.ended())
+        {
+            act(task);
+        }
+    }
+
+    fn failed(&mut self, id: u32, failure: Failure) {
+        let errno = failure.errno();
+        self.channel.send(&FromGuest::Failed {
+            id,
+            step: failure.step,
+            errno,
+        });
+    }
+
+    fn listing(&mut self, id: u32, entries: Vec<brig_wire::Entry>) {
+        let parts: Vec<_> = entries
+            .chunks(files::LISTING_PART)
+            .map(<[_]>::to_vec)
+            .collect();
+        let count = parts.len();
+        for (index, entries) in parts.into_iter().enumerate() {
+            let last = index + 1 == count;
+            self.channel.send(&FromGuest::Listing { id, entries, last });
+        }
+        if count == 0 {
+            self.channel.send(&FromGuest::Listing {
+                id,
+                entries: Vec::new(),
+                last: true,
+            });
+        }
+    }
+
+    fn data(&mut self, channel: u32, bytes: &[u8]) {
+        if let Some(upload) = self.uploads.get_mut(&channel) {
+            self.channel.grant(channel, bytes.len() as u32);
+            if let Ok(file) = &upload.file {
+                match write_all(file, bytes) {
+                    Ok(()) => upload.bytes += bytes.len() as u64,
+                    Err(error) => {
+                        upload.file = Err(Failure {
+                            step: "write".into(),
+                            error: error.into(),
+                        });
+                    }
+                }
+            }
+        } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
+            stdin.push(bytes, &mut self.channel);
+        }
+    }
+
+    fn end(&mut self, channel: u32) {
+        if let Some(upload) = self.uploads.remove(&channel) {
+            match upload.file {
+                Ok(_) => self.channel.send(&FromGuest::Done {
+                    id: upload.id,
+                    bytes: upload.bytes,
+                }),
+                Err(failure) => self.failed(upload.id, failure),
+            }
+        } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
+            stdin.end(&mut self.channel);
+        }
+    }
+
+    fn send_files(&mut self) {
+        let mut done = Vec::new();
+        for (index, download) in self.downloads.iter_mut().enumerate() {
+            let room = self.channel.room(download.channel).min(MAX_DATA);
+            if room == 0 || self.channel.backlog() >= BACKLOG {
+                continue;
+            }
+            let mut buffer = [0; MAX_DATA];
+            match rustix::io::read(&download.file, &mut buffer[..room]) {
+                Ok(0) => {
+                    let (id, bytes) = (download.id, download.bytes);
+                    self.channel.send_end(download.channel);
+                    self.channel.send(&FromGuest::Done { id, bytes });
+                    done.push(index);
+                }
+                Ok(count) => {
+                    self.channel.send_data(download.channel, &buffer[..count]);
+                    download.bytes += count as u64;
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => {
+                    let (id, errno) = (download.id, error.raw_os_error());
+                    self.channel.send(&FromGuest::Failed {
+                        id,
+                        step: "read".into(),
+                        errno,
+                    });
+                    done.push(index);
+                }
+            }
+        }
+        for index in done.into_iter().rev() {
+            self.downloads.remove(index);
+        }
+    }
+
+    fn finish(&mut self) {
+        let channel = &mut self.channel;
+        self.tasks.retain_mut(|task| match task.farewell() {
+            Some(message) => {
+                channel.send(&message);
+                false
+            }
+            None => true,
+        });
+    }
+}
+
+fn stdin_of(tasks: &mut [Task], channel: u32) -> Option<&mut Stdin> {
+    tasks
+        .iter_mut()
+        .filter_map(|task| task.stdin.as_mut())
+        .find(|stdin| stdin.channel == channel)
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

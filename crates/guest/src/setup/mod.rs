@@ -1,0 +1,52 @@
+//! Assembling the place: identity, namespaces' contents, the root. Runs once, before anything
+//! untrusted; every failure ends the sandbox.
+
+mod root;
+mod sources;
+
+use std::os::fd::OwnedFd;
+
+use brig_wire::{Hello, Setup};
+use rustix::process::{DumpableBehavior, Gid, Uid};
+
+use crate::{Failure, Step, confine};
+
+pub fn run(hello: &Hello, handoff: OwnedFd, mounts: Vec<OwnedFd>) -> Result<(), Failure> {
+    let _ = rustix::thread::set_name(c"brig-guest");
+    // Neither signals of the caller's terminal nor its job control reach in.
+    rustix::process::setsid().step("leave the caller's session")?;
+    if let Some(setup) = &hello.setup {
+        build(setup, &hello.workspace, &handoff, mounts)?;
+    }
+    // The code beside us runs as the same user: it must not read or trace us.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .step("become undumpable")?;
+    Ok(())
+}
+
+fn build(
+    setup: &Setup,
+    workspace: &str,
+    handoff: &OwnedFd,
+    mounts: Vec<OwnedFd>,
+) -> Result<(), Failure> {
+    // The modes given in the steps are exact.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    // Folders of the host are opened with the caller's rights, everything else is done as the
+    // user that the sandbox runs as.
+    let sources = sources::open_all(setup, mounts)?;
+    become_user(setup)?;
+    brig_linux::process::loopback_up().step("bring up loopback")?;
+    rustix::system::sethostname(setup.hostname.as_bytes()).step("set the host name")?;
+    root::assemble(setup, sources, workspace, handoff)?;
+    confine::keep_capabilities(confine::GUEST_CAPABILITIES).step("limit capabilities")
+}
+
+fn become_user(setup: &Setup) -> Result<(), Failure> {
+    if setup.drop_groups {
+        rustix::thread::set_thread_groups(&[]).step("give up groups")?;
+    }
+    let (uid, gid) = (Uid::from_raw(setup.uid), Gid::from_raw(setup.gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).step("change group")?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step("change user")
+}

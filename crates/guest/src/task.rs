@@ -1,0 +1,335 @@
+//! The guest's side of one execution: its pipes, its end, what it has written so far.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use brig_wire::{Confine, Exit, FromGuest, Setup, Spawn};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::Signal;
+use rustix::termios::Winsize;
+
+use crate::channel::Channel;
+use crate::keeper::{self, Report, Stdio};
+use crate::{Failure, Step, files};
+
+/// What the program writes. Bytes beyond the limit are counted and dropped here.
+#[derive(Debug)]
+pub struct Stream {
+    pub channel: u32,
+    pub source: Option<OwnedFd>,
+    pub total: u64,
+    limit: u64,
+}
+
+impl Stream {
+    fn new(channel: u32, source: Option<OwnedFd>, limit: u64) -> Self {
+        Self {
+            channel,
+            source,
+            total: 0,
+            limit,
+        }
+    }
+
+    /// Whether reading makes sense now.
+    pub fn wants(&self, channel: &Channel) -> bool {
+        self.source.is_some() && (self.total >= self.limit || channel.room(self.channel) > 0)
+    }
+
+    /// Reads once and passes on what fits. `last`: nobody should hold the other end any more, so
+    /// an empty pipe is a closed one.
+    pub fn pump(&mut self, channel: &mut Channel, last: bool) {
+        let Some(source) = &self.source else { return };
+        let mut buffer = [0; 64 * 1024];
+        let left = self.limit.saturating_sub(self.total);
+        let most = if left == 0 {
+            buffer.len()
+        } else {
+            buffer
+                .len()
+                .min(channel.room(self.channel))
+                .min(usize::try_from(left).unwrap_or(usize::MAX))
+        };
+        match rustix::io::read(source, &mut buffer[..most]) {
+            Ok(0) => self.close(channel),
+            Ok(count) => {
+                if left > 0 {
+                    channel.send_data(self.channel, &buffer[..count]);
+                }
+                self.total += count as u64;
+            }
+            Err(Errno::AGAIN) if !last => {}
+            Err(Errno::INTR) => {}
+            // A terminal whose other end is closed answers EIO.
+            Err(_) => self.close(channel),
+        }
+    }
+
+    fn close(&mut self, channel: &mut Channel) {
+        self.source = None;
+        channel.send_end(self.channel);
+    }
+}
+
+/// What the program reads.
+#[derive(Debug)]
+pub struct Stdin {
+    pub channel: u32,
+    pub sink: Option<OwnedFd>,
+    pending: VecDeque<u8>,
+    ended: bool,
+    terminal: bool,
+}
+
+impl Stdin {
+    pub fn wants(&self) -> bool {
+        self.sink.is_some() && !self.pending.is_empty()
+    }
+
+    pub fn push(&mut self, bytes: &[u8], channel: &mut Channel) {
+        if self.sink.is_none() {
+            channel.grant(self.channel, bytes.len() as u32);
+            return;
+        }
+        self.pending.extend(bytes);
+        self.pump(channel);
+    }
+
+    pub fn end(&mut self, channel: &mut Channel) {
+        self.ended = true;
+        self.pump(channel);
+    }
+
+    pub fn pump(&mut self, channel: &mut Channel) {
+        while let Some(sink) = &self.sink {
+            let (front, _) = self.pending.as_slices();
+            if front.is_empty() {
+                break;
+            }
+            match rustix::io::write(sink, front) {
+                Ok(count) => {
+                    self.pending.drain(..count);
+                    channel.grant(self.channel, count as u32);
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    channel.grant(self.channel, self.pending.len() as u32);
+                    self.pending.clear();
+                    self.sink = None;
+                }
+            }
+        }
+        if self.ended && self.pending.is_empty() {
+            if self.terminal
+                && let Some(sink) = &self.sink
+            {
+                // Ctrl-D, since a terminal has no other way to say that there is no more.
+                let _ = rustix::io::write(sink, &[4]);
+            }
+            self.sink = None;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Task {
+    pub id: u32,
+    keeper: u32,
+    pub pidfd: OwnedFd,
+    status: OwnedFd,
+    terminal: Option<OwnedFd>,
+    pub stdin: Option<Stdin>,
+    pub streams: [Stream; 2],
+    scratch: Option<String>,
+    exit: Option<Exit>,
+    failure: Option<(String, i32)>,
+}
+
+impl Task {
+    pub fn start(confine: &Confine, setup: Option<&Setup>, spawn: Spawn) -> Result<Self, Failure> {
+        let (status, status_inside) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
+        let ends = Ends::open(&spawn).step("make pipes")?;
+        let (keeper, pidfd) = keeper::start(confine, setup, &spawn, ends.inside, status_inside)
+            .step("start a process")?;
+        Ok(Self {
+            id: spawn.id,
+            keeper,
+            pidfd,
+            status,
+            stdin: spawn.stdin.zip(ends.stdin).map(|(channel, sink)| Stdin {
+                channel,
+                sink: Some(sink),
+                pending: VecDeque::new(),
+                ended: false,
+                terminal: ends.terminal.is_some(),
+            }),
+            terminal: ends.terminal,
+            streams: [
+                Stream::new(spawn.stdout, Some(ends.stdout), spawn.output_limit),
+                Stream::new(spawn.stderr, ends.stderr, spawn.output_limit),
+            ],
+            scratch: spawn.scratch,
+            exit: None,
+            failure: None,
+        })
+    }
+
+    pub fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Signals the program itself: the one child that the keeper started.
+    pub fn signal(&self, signal: i32) {
+        let path = format!("/proc/{0}/task/{0}/children", self.keeper);
+        let program = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|children| children.split_whitespace().next()?.parse().ok())
+            .and_then(rustix::process::Pid::from_raw);
+        if let (Some(program), Some(signal)) = (program, Signal::from_named_raw(signal)) {
+            let _ = rustix::process::kill_process(program, signal);
+        }
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) {
+        if let Some(terminal) = &self.terminal {
+            let _ = rustix::termios::tcsetwinsize(terminal, winsize(rows, columns));
+        }
+    }
+
+    pub fn ended(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// The keeper has ended, and with it everything in its namespace.
+    pub fn reap(&mut self) {
+        let usage = match brig_linux::process::wait(Some(self.keeper), false) {
+            Ok(Some((_, usage))) => usage,
+            _ => return,
+        };
+        let mut report = [0; 512];
+        let count = rustix::io::read(&self.status, &mut report).unwrap_or(0);
+        let status = match Report::decode(&report[..count]) {
+            Some(Report::Ended(status)) => status,
+            Some(Report::Failed { step, errno }) => {
+                self.failure = Some((step, errno));
+                usage.status
+            }
+            // Killed before the program ended.
+            None => Signal::KILL.as_raw(),
+        };
+        self.exit = Some(Exit {
+            id: self.id,
+            status,
+            cpu_microseconds: usage.cpu_microseconds,
+            peak_memory_bytes: usage.peak_memory_bytes,
+            stdout_total: 0,
+            stderr_total: 0,
+        });
+    }
+
+    /// The last message of this execution, once its output is drained.
+    pub fn farewell(&mut self) -> Option<FromGuest> {
+        let mut exit = self.exit?;
+        if self.streams.iter().any(|stream| stream.source.is_some()) {
+            return None;
+        }
+        if let Some(scratch) = self.scratch.take() {
+            files::remove_scratch(&scratch);
+        }
+        if let Some((step, errno)) = self.failure.take() {
+            return Some(FromGuest::SpawnFailed {
+                id: self.id,
+                step,
+                errno,
+            });
+        }
+        exit.stdout_total = self.streams[0].total;
+        exit.stderr_total = self.streams[1].total;
+        Some(FromGuest::Exited(exit))
+    }
+}
+
+fn winsize(rows: u16, columns: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+/// Both sides of a program's streams.
+struct Ends {
+    inside: Stdio,
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
+}
+
+impl Ends {
+    fn open(spawn: &Spawn) -> io::Result<Self> {
+        match spawn.terminal {
+            Some((rows, columns)) => Self::terminal(rows, columns),
+            None => Self::pipes(spawn.stdin.is_some()),
+        }
+    }
+
+    fn pipes(stdin: bool) -> io::Result<Self> {
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let ((out_read, out_write), (err_read, err_write)) = (pipe()?, pipe()?);
+        let (in_read, in_write) = if stdin {
+            let (read, write) = pipe()?;
+            (read, Some(write))
+        } else {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            (rustix::fs::open("/dev/null", flags, Mode::empty())?, None)
+        };
+        for end in [Some(&out_read), Some(&err_read), in_write.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            rustix::io::ioctl_fionbio(end, true)?;
+        }
+        Ok(Self {
+            inside: Stdio {
+                stdin: in_read,
+                stdout: out_write,
+                stderr: err_write,
+                terminal: false,
+            },
+            stdin: in_write,
+            stdout: out_read,
+            stderr: Some(err_read),
+            terminal: None,
+        })
+    }
+
+    fn terminal(rows: u16, columns: u16) -> io::Result<Self> {
+        use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags)?;
+        unlockpt(&master)?;
+        let program = ioctl_tiocgptpeer(&master, flags)?;
+        rustix::termios::tcsetwinsize(&master, winsize(rows, columns))?;
+        rustix::io::ioctl_fionbio(&master, true)?;
+        let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
+        Ok(Self {
+            stdin: Some(copy(&master)?),
+            terminal: Some(copy(&master)?),
+            stdout: master,
+            stderr: None,
+            inside: Stdio {
+                stdin: copy(&program)?,
+                stdout: copy(&program)?,
+                stderr: program,
+                terminal: true,
+            },
+        })
+    }
+}
