@@ -77,3 +77,90 @@ pub(crate) fn unmet(control: Control, need: Strength, controls: &Controls) -> Op
         mend: state.and_then(|state| state.mend.clone()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limit;
+    use crate::config::MIB;
+
+    fn controls(weak: &[(Control, Strength)]) -> Controls {
+        let state = |control| ControlState {
+            control,
+            strength: weak
+                .iter()
+                .find(|(other, _)| *other == control)
+                .map_or(Strength::Enforced, |(_, strength)| *strength),
+            by: "test".into(),
+            mend: Some(format!("mend {}", control.name())),
+        };
+        Controls(Control::ALL.into_iter().map(state).collect())
+    }
+
+    fn unmet_of(config: &SessionConfig, controls: Controls) -> Vec<Control> {
+        match check(config, controls) {
+            Ok(_) => Vec::new(),
+            Err(Error::Unenforceable(unmet)) => unmet.iter().map(|u| u.control).collect(),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_default_may_be_observed_but_not_absent() {
+        let config = SessionConfig::default();
+        let observed = controls(&[(Control::Memory, Strength::Observed)]);
+        assert_eq!(unmet_of(&config, observed), []);
+        let absent = controls(&[(Control::Memory, Strength::Absent)]);
+        assert_eq!(unmet_of(&config, absent), [Control::Memory]);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_enforced_or_refused() {
+        let mut config = SessionConfig::default();
+        config.limits.memory_bytes = Limit::asked(64 * MIB);
+        let observed = controls(&[(Control::Memory, Strength::Observed)]);
+        assert_eq!(unmet_of(&config, observed.clone()), [Control::Memory]);
+        let error = check(&config, observed.clone()).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "this backend cannot hold: memory (only observed, by test)"
+        );
+        assert_eq!(
+            error.hint().as_deref(),
+            Some("mend memory; or give it up knowingly: --waive memory")
+        );
+        config.waive.insert(Control::Memory);
+        assert_eq!(unmet_of(&config, observed), []);
+    }
+
+    #[test]
+    fn a_boundary_is_enforced_or_refused_even_unasked() {
+        for control in [Control::NetworkOff, Control::Syscalls, Control::Filesystem] {
+            let weak = controls(&[(control, Strength::Observed)]);
+            assert_eq!(unmet_of(&SessionConfig::default(), weak), [control]);
+        }
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_at_once() {
+        let silent = Controls::default();
+        let unmet = unmet_of(&SessionConfig::default(), silent);
+        let unneeded = [Control::WallTime, Control::Mounts, Control::Checkpoint];
+        let expected: Vec<Control> = Control::ALL
+            .into_iter()
+            .filter(|control| !unneeded.contains(control))
+            .collect();
+        assert_eq!(unmet, expected);
+    }
+
+    #[test]
+    fn a_waiver_gives_up_only_what_it_names() {
+        let mut config = SessionConfig::default();
+        config.waive.insert(Control::Cpu);
+        let weak = controls(&[
+            (Control::Cpu, Strength::Absent),
+            (Control::Processes, Strength::Absent),
+        ]);
+        assert_eq!(unmet_of(&config, weak), [Control::Processes]);
+    }
+}
