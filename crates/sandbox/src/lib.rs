@@ -9,6 +9,7 @@ mod error;
 mod execution;
 mod ids;
 pub mod limits;
+pub mod link;
 mod mounts;
 mod needs;
 mod once;

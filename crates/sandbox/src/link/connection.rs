@@ -1,0 +1,319 @@
+//! Frames over the stream: one reader that sorts what comes, and senders that wait for credit.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+
+use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::{Error, Result};
+
+/// Both directions of the stream to a guest.
+pub struct Stream {
+    pub from_guest: Box<dyn AsyncRead + Send + Unpin>,
+    pub to_guest: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+/// What comes back for one request.
+#[derive(Debug)]
+pub enum Incoming {
+    Message(FromGuest),
+    Data { channel: u32, bytes: Bytes },
+    End { channel: u32 },
+}
+
+pub type Inbox = mpsc::UnboundedReceiver<Incoming>;
+
+/// Where the frames of the guest go. Bounded by what was granted: a guest that sends more than
+/// that breaks the protocol and is cut off.
+#[derive(Debug, Default)]
+struct Routes {
+    /// By request id; 0 is the greeting.
+    requests: HashMap<u32, mpsc::UnboundedSender<Incoming>>,
+    /// Request and remaining credit, by channel that the guest sends on.
+    receiving: HashMap<u32, (u32, u32)>,
+    /// What the guest takes, by channel that we send on.
+    sending: HashMap<u32, u32>,
+    /// Why nothing more will come.
+    closed: Option<String>,
+}
+
+struct Shared {
+    routes: StdMutex<Routes>,
+    credit_came: Notify,
+    writer: Mutex<Box<dyn AsyncWrite + Send + Unpin>>,
+    next: AtomicU32,
+}
+
+impl Shared {
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct Connection {
+    shared: Arc<Shared>,
+    reader: AbortHandle,
+    greeting: Mutex<Inbox>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Connection {
+    pub fn start(stream: Stream) -> Self {
+        let shared = Arc::new(Shared {
+            routes: StdMutex::default(),
+            credit_came: Notify::new(),
+            writer: Mutex::new(stream.to_guest),
+            next: AtomicU32::new(1),
+        });
+        let (sender, greeting) = mpsc::unbounded_channel();
+        shared.routes().requests.insert(0, sender);
+        let reader = tokio::spawn(read(stream.from_guest, Arc::clone(&shared))).abort_handle();
+        Self {
+            shared,
+            reader,
+            greeting: Mutex::new(greeting),
+        }
+    }
+
+    /// The guest's first message.
+    pub async fn greeting(&self) -> Result<FromGuest> {
+        match self.greeting.lock().await.recv().await {
+            Some(Incoming::Message(message)) => Ok(message),
+            _ => Err(self.lost()),
+        }
+    }
+
+    pub fn lost(&self) -> Error {
+        let routes = self.shared.routes();
+        Error::InstanceLost(
+            routes
+                .closed
+                .clone()
+                .unwrap_or_else(|| "the guest is gone".into()),
+        )
+    }
+
+    /// A number nobody has used yet.
+    pub fn number(&self) -> u32 {
+        self.shared.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens the way back for a request and the channels that the guest may send on for it.
+    pub fn open(&self, id: u32, channels: &[u32]) -> Result<(Inbox, Route)> {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let mut routes = self.shared.routes();
+        if routes.closed.is_some() {
+            drop(routes);
+            return Err(self.lost());
+        }
+        routes.requests.insert(id, sender);
+        for channel in channels {
+            routes.receiving.insert(*channel, (id, WINDOW));
+        }
+        let route = Route {
+            shared: Arc::clone(&self.shared),
+            id,
+            channels: channels.to_vec(),
+        };
+        Ok((inbox, route))
+    }
+
+    pub async fn send(&self, message: &ToGuest) -> Result<()> {
+        let bytes = brig_wire::to_bytes(message).map_err(|error| Error::InvalidConfig {
+            what: "request",
+            problem: error.to_string(),
+        })?;
+        self.write(&brig_wire::encode(Kind::Control, 0, &bytes))
+            .await
+    }
+
+    /// Sends bytes on a channel, as fast as the guest takes them.
+    pub async fn send_data(&self, channel: u32, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let room = self.wait_for_credit(channel).await?;
+            let (now, rest) = bytes.split_at(bytes.len().min(room).min(MAX_DATA));
+            {
+                let mut routes = self.shared.routes();
+                let credit = routes.sending.entry(channel).or_insert(WINDOW);
+                *credit = credit.saturating_sub(now.len() as u32);
+            }
+            self.write(&brig_wire::encode(Kind::Data, channel, now))
+                .await?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub async fn send_end(&self, channel: u32) -> Result<()> {
+        self.shared.routes().sending.remove(&channel);
+        self.write(&brig_wire::encode(Kind::End, channel, &[]))
+            .await
+    }
+
+    /// Lets the guest send this many bytes more.
+    pub async fn grant(&self, channel: u32, amount: u32) -> Result<()> {
+        if let Some((_, credit)) = self.shared.routes().receiving.get_mut(&channel) {
+            *credit = credit.saturating_add(amount);
+        }
+        self.write(&brig_wire::encode(
+            Kind::Credit,
+            channel,
+            &amount.to_le_bytes(),
+        ))
+        .await
+    }
+
+    async fn wait_for_credit(&self, channel: u32) -> Result<usize> {
+        loop {
+            let came = self.shared.credit_came.notified();
+            {
+                let mut routes = self.shared.routes();
+                if routes.closed.is_some() {
+                    drop(routes);
+                    return Err(self.lost());
+                }
+                let credit = *routes.sending.entry(channel).or_insert(WINDOW);
+                if credit > 0 {
+                    return Ok(credit as usize);
+                }
+            }
+            came.await;
+        }
+    }
+
+    async fn write(&self, bytes: &[u8]) -> Result<()> {
+        let mut writer = self.shared.writer.lock().await;
+        writer.write_all(bytes).await.map_err(|_| self.lost())
+    }
+}
+
+/// Keeps the way back open; closes it when dropped.
+pub struct Route {
+    shared: Arc<Shared>,
+    id: u32,
+    channels: Vec<u32>,
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        let mut routes = self.shared.routes();
+        routes.requests.remove(&self.id);
+        for channel in &self.channels {
+            routes.receiving.remove(channel);
+            routes.sending.remove(channel);
+        }
+    }
+}
+
+async fn read(mut stream: Box<dyn AsyncRead + Send + Unpin>, shared: Arc<Shared>) {
+    let reason = match sort(&mut stream, &shared).await {
+        Ok(()) => "the guest is gone".to_owned(),
+        Err(problem) => problem,
+    };
+    {
+        let mut routes = shared.routes();
+        routes.closed = Some(reason);
+        routes.requests.clear();
+    }
+    shared.credit_came.notify_waiters();
+}
+
+async fn sort(stream: &mut (dyn AsyncRead + Send + Unpin), shared: &Shared) -> Result<(), String> {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; MAX_DATA];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(count) => decoder.feed(&buffer[..count]),
+        }
+        while let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
+            deliver(frame, shared)?;
+        }
+    }
+}
+
+fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
+    let mut routes = shared.routes();
+    let routes = &mut *routes;
+    let (id, incoming) = match frame.kind {
+        Kind::Control => {
+            let message: FromGuest =
+                brig_wire::from_bytes(&frame.payload).map_err(|error| error.to_string())?;
+            (request_of(&message), Incoming::Message(message))
+        }
+        Kind::Data => {
+            let Some((id, credit)) = routes.receiving.get_mut(&frame.channel) else {
+                // Its execution is over for us; what was still on its way is of no use.
+                return Ok(());
+            };
+            *credit = credit
+                .checked_sub(frame.payload.len() as u32)
+                .ok_or("the guest sent more than it may")?;
+            (
+                *id,
+                Incoming::Data {
+                    channel: frame.channel,
+                    bytes: frame.payload.into(),
+                },
+            )
+        }
+        Kind::End => {
+            let Some((id, _)) = routes.receiving.get(&frame.channel) else {
+                return Ok(());
+            };
+            (
+                *id,
+                Incoming::End {
+                    channel: frame.channel,
+                },
+            )
+        }
+        Kind::Credit => {
+            if let (Some(amount), Some(credit)) =
+                (frame.credit(), routes.sending.get_mut(&frame.channel))
+            {
+                *credit = credit.saturating_add(amount).min(WINDOW);
+                shared.credit_came.notify_waiters();
+            }
+            return Ok(());
+        }
+    };
+    if let Some(sender) = routes.requests.get(&id) {
+        // The receiver may have gone away just now.
+        let _ = sender.send(incoming);
+    }
+    Ok(())
+}
+
+fn request_of(message: &FromGuest) -> u32 {
+    match message {
+        FromGuest::Ready { .. } | FromGuest::SetupFailed { .. } => 0,
+        FromGuest::SpawnFailed { id, .. }
+        | FromGuest::Done { id, .. }
+        | FromGuest::Failed { id, .. }
+        | FromGuest::Listing { id, .. } => *id,
+        FromGuest::Exited(exit) => exit.id,
+    }
+}

@@ -1,0 +1,331 @@
+//! One execution through the guest.
+
+use std::time::Instant;
+
+use brig_wire::{Exit, FromGuest, Spawn, ToGuest};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+use super::connection::{Connection, Incoming};
+use super::{Guard, GuestInstance, files};
+use crate::backend::{Event, ExecCommand, ExecIo, Permit};
+use crate::config::OutputOverflow;
+use crate::request::Work;
+use crate::{Error, ExecRequest, KillReason, Outcome, Output, Result, Usage};
+
+/// The numbers of one execution on the wire.
+#[derive(Clone, Copy)]
+struct Numbers {
+    id: u32,
+    stdin: u32,
+    stdout: u32,
+    stderr: u32,
+}
+
+pub async fn run<G: Guard>(
+    instance: &GuestInstance<G>,
+    permit: &Permit,
+    request: ExecRequest,
+    io: ExecIo,
+) -> Result<Outcome> {
+    let connection = &instance.connection;
+    let numbers = Numbers {
+        id: connection.number(),
+        stdin: connection.number(),
+        stdout: connection.number(),
+        stderr: connection.number(),
+    };
+    let (mut inbox, _route) = connection.open(numbers.id, &[numbers.stdout, numbers.stderr])?;
+    let spawn = prepare(instance, permit, request, numbers, io.stdin.is_some()).await?;
+    let program = spawn.argv.first().cloned().unwrap_or_default();
+    let terminal = spawn.terminal.is_some();
+
+    let begun = Instant::now();
+    connection.send(&ToGuest::Spawn(Box::new(spawn))).await?;
+    let ExecIo {
+        events,
+        stdin,
+        mut commands,
+    } = io;
+    let mut run = Running {
+        connection,
+        numbers,
+        limit: instance.limits.output_bytes.value,
+        kill_on_overflow: instance.limits.output_overflow == OutputOverflow::Kill && !terminal,
+        events,
+        stdout: Output::default(),
+        stderr: Output::default(),
+        killed: None,
+    };
+    run.tell(Event::Started).await;
+
+    let feed = feed(connection, numbers.stdin, stdin);
+    tokio::pin!(feed);
+    let breach = instance.guard.breach();
+    tokio::pin!(breach);
+    let mut fed = false;
+    let mut listening = true;
+    let mut guarded = true;
+    let exit = loop {
+        tokio::select! {
+            incoming = inbox.recv() => match incoming {
+                Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes).await?,
+                Some(Incoming::End { .. }) => {}
+                Some(Incoming::Message(FromGuest::Exited(exit))) => break exit,
+                Some(Incoming::Message(FromGuest::SpawnFailed { step, errno, .. })) => {
+                    return Err(cannot_run(program, &step, errno));
+                }
+                Some(Incoming::Message(other)) => {
+                    return Err(instance.lost(Error::Protocol(format!("unexpected {other:?}"))));
+                }
+                None => return run.lost(instance, begun),
+            },
+            command = commands.recv(), if listening => match command {
+                Some(ExecCommand::Kill(reason)) => run.kill(reason).await?,
+                Some(ExecCommand::Signal(signal)) => {
+                    connection.send(&ToGuest::Signal { id: numbers.id, signal }).await?;
+                }
+                Some(ExecCommand::Resize(size)) => {
+                    let (rows, columns) = (size.rows, size.columns);
+                    connection.send(&ToGuest::Resize { id: numbers.id, rows, columns }).await?;
+                }
+                None => listening = false,
+            },
+            () = &mut feed, if !fed => fed = true,
+            reason = &mut breach, if guarded => {
+                guarded = false;
+                run.kill(reason).await?;
+            }
+        }
+    };
+    Ok(run.outcome(instance, exit, begun))
+}
+
+async fn prepare<G: Guard>(
+    instance: &GuestInstance<G>,
+    permit: &Permit,
+    request: ExecRequest,
+    numbers: Numbers,
+    stdin: bool,
+) -> Result<Spawn> {
+    let limit = instance.limits.output_bytes.value;
+    let (scratch, argv) = match request.work {
+        Work::Command(argv) => (None, argv),
+        Work::Code {
+            language,
+            source,
+            args,
+        } => {
+            let scratch = permit.execution().as_str();
+            let (file, argv) = instance.interpreters.command(language, scratch, args)?;
+            let base = brig_wire::Base::Run;
+            files::put(
+                &instance.connection,
+                base,
+                &file,
+                0o644,
+                &mut source.as_slice(),
+            )
+            .await?;
+            (Some(scratch.to_owned()), argv)
+        }
+    };
+    // What the execution sets comes last and wins.
+    let mut env: Vec<(String, String)> = instance.env.clone();
+    for (name, value) in request.env {
+        env.retain(|(other, _)| *other != name);
+        env.push((name, value));
+    }
+    if let Some(size) = request.terminal {
+        let _ = size;
+        if !env.iter().any(|(name, _)| name == "TERM") {
+            env.push(("TERM".into(), "xterm-256color".into()));
+        }
+    }
+    Ok(Spawn {
+        id: numbers.id,
+        argv,
+        env: env
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect(),
+        cwd: match request.cwd {
+            Some(cwd) if cwd.starts_with('/') => cwd,
+            Some(cwd) => format!("{}/{cwd}", instance.workspace),
+            None => instance.workspace.clone(),
+        },
+        stdin: (stdin || request.terminal.is_some()).then_some(numbers.stdin),
+        stdout: numbers.stdout,
+        stderr: numbers.stderr,
+        terminal: request.terminal.map(|size| (size.rows, size.columns)),
+        output_limit: match (request.terminal, instance.limits.output_overflow) {
+            (Some(_), _) => u64::MAX,
+            (None, OutputOverflow::Truncate) => limit,
+            // One more, so that the overflow is seen here.
+            (None, OutputOverflow::Kill) => limit.saturating_add(1),
+        },
+        scratch,
+    })
+}
+
+/// Passes standard input on until it ends.
+async fn feed(
+    connection: &Connection,
+    channel: u32,
+    stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
+) {
+    let Some(mut stdin) = stdin else { return };
+    let mut buffer = vec![0; 32 * 1024];
+    loop {
+        match stdin.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(count) => {
+                if connection
+                    .send_data(channel, &buffer[..count])
+                    .await
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+    // Fails only when the guest is gone, which is noticed where its answers are read.
+    let _ = connection.send_end(channel).await;
+}
+
+struct Running<'a> {
+    connection: &'a Connection,
+    numbers: Numbers,
+    limit: u64,
+    kill_on_overflow: bool,
+    events: Option<mpsc::Sender<Event>>,
+    stdout: Output,
+    stderr: Output,
+    killed: Option<KillReason>,
+}
+
+impl Running<'_> {
+    async fn tell(&mut self, event: Event) {
+        if let Some(events) = &self.events
+            && events.send(event).await.is_err()
+        {
+            self.events = None;
+        }
+    }
+
+    async fn kill(&mut self, reason: KillReason) -> Result<()> {
+        if self.killed.is_none() {
+            self.killed = Some(reason);
+        }
+        self.connection
+            .send(&ToGuest::Kill {
+                id: self.numbers.id,
+            })
+            .await
+    }
+
+    async fn output(&mut self, channel: u32, bytes: Bytes) -> Result<()> {
+        let is_stdout = channel == self.numbers.stdout;
+        let output = if is_stdout {
+            &mut self.stdout
+        } else {
+            &mut self.stderr
+        };
+        output.total += bytes.len() as u64;
+        let room = usize::try_from(self.limit).unwrap_or(usize::MAX) - output.bytes.len();
+        output
+            .bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let overflow = output.total > self.limit && self.kill_on_overflow;
+        let length = bytes.len() as u32;
+        self.tell(if is_stdout {
+            Event::Stdout(bytes)
+        } else {
+            Event::Stderr(bytes)
+        })
+        .await;
+        if overflow {
+            self.kill(KillReason::Output {
+                limit_bytes: self.limit,
+            })
+            .await?;
+        }
+        self.connection.grant(channel, length).await
+    }
+
+    fn outcome<G: Guard>(
+        mut self,
+        instance: &GuestInstance<G>,
+        exit: Exit,
+        begun: Instant,
+    ) -> Outcome {
+        self.stdout.total = self.stdout.total.max(exit.stdout_total);
+        self.stderr.total = self.stderr.total.max(exit.stderr_total);
+        let (exit_code, signal) = match exit.status {
+            status if status & 0x7f == 0 => ((status >> 8) & 0xff, None),
+            status => (128 + (status & 0x7f), Some(status & 0x7f)),
+        };
+        let killed = match (self.killed.take(), signal) {
+            (Some(reason), Some(9)) => Some(reason),
+            // It ended by itself just before it would have been killed.
+            (Some(_), _) => None,
+            (None, Some(9)) => instance.guard.verdict(),
+            (None, _) => None,
+        };
+        let peak = exit
+            .peak_memory_bytes
+            .max(instance.guard.peak_memory().unwrap_or(0));
+        Outcome {
+            exit_code,
+            signal,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            duration: begun.elapsed(),
+            killed,
+            usage: Usage {
+                cpu: std::time::Duration::from_micros(exit.cpu_microseconds),
+                peak_memory_bytes: peak,
+            },
+        }
+    }
+
+    /// The guest is gone in the middle of it. If a limit or a caller ended it, that is the
+    /// outcome; otherwise it is an error.
+    fn lost<G: Guard>(self, instance: &GuestInstance<G>, begun: Instant) -> Result<Outcome> {
+        let killed = self.killed.or_else(|| instance.guard.verdict());
+        let Some(killed) = killed else {
+            return Err(instance.lost(self.connection.lost()));
+        };
+        instance.guard.kill();
+        Ok(Outcome {
+            exit_code: 128 + 9,
+            signal: Some(9),
+            stdout: self.stdout,
+            stderr: self.stderr,
+            duration: begun.elapsed(),
+            killed: Some(killed),
+            usage: Usage {
+                cpu: std::time::Duration::ZERO,
+                peak_memory_bytes: instance.guard.peak_memory().unwrap_or(0),
+            },
+        })
+    }
+}
+
+fn cannot_run(program: String, step: &str, errno: i32) -> Error {
+    use rustix::io::Errno;
+    let error = Errno::from_raw_os_error(errno);
+    let (exit_code, problem) = match (step, error) {
+        ("execute", Errno::NOENT | Errno::NOTDIR) => (127, "not found in the sandbox".to_owned()),
+        ("execute", Errno::ACCESS | Errno::NOEXEC) => (126, error.to_string()),
+        (step, Errno::AGAIN) => (125, format!("{step}: the limit of processes is reached")),
+        (step, error) => (125, format!("{step}: {error}")),
+    };
+    Error::CannotRun {
+        program,
+        exit_code,
+        problem,
+    }
+}

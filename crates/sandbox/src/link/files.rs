@@ -1,0 +1,144 @@
+//! Files, through the guest.
+
+use brig_wire::{Base, EntryKind, FromGuest, ToGuest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::connection::{Connection, Incoming};
+use crate::backend::{FileEntry, FileKind};
+use crate::{Error, Result};
+
+/// The most names that one listing may bring back.
+const MAX_ENTRIES: usize = 100_000;
+
+pub async fn put(
+    connection: &Connection,
+    base: Base,
+    path: &str,
+    mode: u32,
+    content: &mut (dyn AsyncRead + Send + Unpin),
+) -> Result<u64> {
+    let (id, channel) = (connection.number(), connection.number());
+    let (mut inbox, _route) = connection.open(id, &[])?;
+    connection
+        .send(&ToGuest::Put {
+            id,
+            base,
+            path: path.into(),
+            mode,
+            channel,
+        })
+        .await?;
+    let mut buffer = vec![0; brig_wire::MAX_DATA];
+    let read = loop {
+        match content.read(&mut buffer).await {
+            Ok(0) => break Ok(()),
+            Ok(count) => connection.send_data(channel, &buffer[..count]).await?,
+            Err(error) => break Err(Error::io(format!("read the content for {path}"), error)),
+        }
+    };
+    connection.send_end(channel).await?;
+    let answer = inbox.recv().await;
+    read?;
+    match answer {
+        Some(Incoming::Message(FromGuest::Done { bytes, .. })) => Ok(bytes),
+        other => Err(failed(connection, path, other)),
+    }
+}
+
+pub async fn get(
+    connection: &Connection,
+    path: &str,
+    into: &mut (dyn AsyncWrite + Send + Unpin),
+) -> Result<u64> {
+    let (id, channel) = (connection.number(), connection.number());
+    let (mut inbox, _route) = connection.open(id, &[channel])?;
+    connection
+        .send(&ToGuest::Get {
+            id,
+            path: path.into(),
+            channel,
+        })
+        .await?;
+    let mut received = 0;
+    loop {
+        match inbox.recv().await {
+            Some(Incoming::Data { bytes, .. }) => {
+                received += bytes.len() as u64;
+                into.write_all(&bytes)
+                    .await
+                    .map_err(|error| Error::io(format!("write the content of {path}"), error))?;
+                connection.grant(channel, bytes.len() as u32).await?;
+            }
+            Some(Incoming::End { .. }) => {}
+            Some(Incoming::Message(FromGuest::Done { bytes, .. })) if bytes == received => {
+                into.flush()
+                    .await
+                    .map_err(|error| Error::io(format!("write the content of {path}"), error))?;
+                return Ok(received);
+            }
+            other => return Err(failed(connection, path, other)),
+        }
+    }
+}
+
+pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>> {
+    let id = connection.number();
+    let (mut inbox, _route) = connection.open(id, &[])?;
+    connection
+        .send(&ToGuest::List {
+            id,
+            path: path.into(),
+        })
+        .await?;
+    let mut found = Vec::new();
+    loop {
+        match inbox.recv().await {
+            Some(Incoming::Message(FromGuest::Listing { entries, last, .. })) => {
+                found.extend(entries.into_iter().map(entry));
+                if found.len() > MAX_ENTRIES {
+                    return Err(Error::File {
+                        path: path.into(),
+                        problem: format!("it has more than {MAX_ENTRIES} entries"),
+                    });
+                }
+                if last {
+                    return Ok(found);
+                }
+            }
+            other => return Err(failed(connection, path, other)),
+        }
+    }
+}
+
+fn entry(entry: brig_wire::Entry) -> FileEntry {
+    FileEntry {
+        name: String::from_utf8_lossy(&entry.name).into_owned(),
+        raw: entry.name,
+        kind: match entry.kind {
+            EntryKind::File => FileKind::File,
+            EntryKind::Folder => FileKind::Folder,
+            EntryKind::Link => FileKind::Link,
+            EntryKind::Other => FileKind::Other,
+        },
+        size: entry.size,
+        mode: entry.mode,
+    }
+}
+
+fn failed(connection: &Connection, path: &str, answer: Option<Incoming>) -> Error {
+    let path = path.to_owned();
+    match answer {
+        Some(Incoming::Message(FromGuest::Failed { step, errno, .. })) => {
+            let problem = match rustix::io::Errno::from_raw_os_error(errno) {
+                rustix::io::Errno::LOOP => {
+                    format!("{step}: a symbolic link is on the way, and none is followed")
+                }
+                rustix::io::Errno::XDEV => format!("{step}: it is outside the workspace"),
+                errno => format!("{step}: {errno}"),
+            };
+            Error::File { path, problem }
+        }
+        None => connection.lost(),
+        Some(other) => Error::Protocol(format!("unexpected answer {other:?}")),
+    }
+}

@@ -1,0 +1,149 @@
+//! The one [`Instance`] of every backend with a Linux userland: it speaks to the guest over a
+//! duplex stream. A backend only starts the guest and guards its limits.
+
+mod connection;
+mod execution;
+mod files;
+mod language;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use brig_wire::{FromGuest, Hello, ToGuest};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::backend::{ExecIo, FileEntry, Permit};
+use crate::{Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
+
+pub use connection::{Connection, Stream};
+pub use language::Interpreters;
+
+/// What a backend does for its running guest.
+#[async_trait]
+pub trait Guard: Send + Sync + std::fmt::Debug {
+    /// Resolves when a limit of the whole instance is broken and the execution must end.
+    async fn breach(&self) -> KillReason;
+
+    /// Asked when an execution ended by SIGKILL that nobody here sent, or the guest is gone.
+    fn verdict(&self) -> Option<KillReason>;
+
+    /// The most memory the instance has used as a whole, where that is known.
+    fn peak_memory(&self) -> Option<u64>;
+
+    fn process_id(&self) -> Option<u32>;
+
+    /// Makes `into` equal to what the workspace holds above its layers.
+    async fn save(&self, into: &Path) -> Result<()>;
+
+    /// Ends every process of the instance at once, without the guest's help.
+    fn kill(&self);
+
+    /// Waits for the end of it and frees what it held.
+    async fn release(&self) -> Result<()>;
+}
+
+/// A running guest.
+#[derive(Debug)]
+pub struct GuestInstance<G> {
+    guard: G,
+    connection: Connection,
+    limits: Limits,
+    interpreters: Interpreters,
+    /// The environment of every program, before what an execution adds.
+    env: Vec<(String, String)>,
+    workspace: String,
+}
+
+impl<G: Guard> GuestInstance<G> {
+    /// Greets the guest and waits until it is ready. On an error the guest is gone.
+    pub async fn start(
+        guard: G,
+        stream: Stream,
+        hello: Hello,
+        limits: Limits,
+        interpreters: Interpreters,
+        env: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let workspace = hello.workspace.clone();
+        let connection = Connection::start(stream);
+        let ready = async {
+            connection.send(&ToGuest::Hello(Box::new(hello))).await?;
+            connection.greeting().await
+        };
+        let failed = match ready.await {
+            Ok(FromGuest::Ready { .. }) => {
+                return Ok(Self {
+                    guard,
+                    connection,
+                    limits,
+                    interpreters,
+                    env,
+                    workspace,
+                });
+            }
+            Ok(FromGuest::SetupFailed { step, errno }) => Error::Setup {
+                step,
+                problem: std::io::Error::from_raw_os_error(errno).to_string(),
+            },
+            Ok(other) => Error::Protocol(format!("unexpected greeting {other:?}")),
+            Err(error) => error,
+        };
+        guard.kill();
+        guard.release().await?;
+        Err(failed)
+    }
+
+    /// The guest is gone or does not behave: make sure of it, and say why.
+    fn lost(&self, error: Error) -> Error {
+        self.guard.kill();
+        error
+    }
+}
+
+#[async_trait]
+impl<G: Guard> Instance for GuestInstance<G> {
+    async fn execute(&self, permit: Permit, request: ExecRequest, io: ExecIo) -> Result<Outcome> {
+        execution::run(self, &permit, request, io).await
+    }
+
+    async fn put_file(
+        &self,
+        path: &str,
+        mode: u32,
+        content: &mut (dyn AsyncRead + Send + Unpin),
+    ) -> Result<u64> {
+        files::put(
+            &self.connection,
+            brig_wire::Base::Workspace,
+            path,
+            mode,
+            content,
+        )
+        .await
+    }
+
+    async fn get_file(
+        &self,
+        path: &str,
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<u64> {
+        files::get(&self.connection, path, into).await
+    }
+
+    async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>> {
+        files::list(&self.connection, path).await
+    }
+
+    async fn save(&self, into: &Path) -> Result<()> {
+        self.guard.save(into).await
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        self.guard.process_id()
+    }
+
+    async fn destroy(&self) -> Result<()> {
+        self.guard.kill();
+        self.guard.release().await
+    }
+}
