@@ -16,7 +16,7 @@ pub struct Request {
     pub terminal: Option<TerminalSize>,
     /// Standard input. Without it, the program reads an empty one.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// The stricter of this and the session's own holds.
+    /// Takes the place of the session's default; of a limit that was asked for, the stricter holds.
     pub timeout: Option<Duration>,
     /// Whether output is delivered as it comes, through [`crate::Running::next_event`].
     pub stream: bool,
@@ -72,10 +72,11 @@ impl Request {
         if let Some(cwd) = &self.cwd {
             no_nul("cwd", cwd)?;
         }
-        let own = config.limits.timeout.value;
+        let own = config.limits.timeout;
         let timeout = match self.timeout {
-            Some(given) => limits::TIMEOUT.check(given)?.min(own),
-            None => own,
+            Some(given) if own.asked => limits::TIMEOUT.check(given)?.min(own.value),
+            Some(given) => limits::TIMEOUT.check(given)?,
+            None => own.value,
         };
         Ok(Prepared {
             exec: ExecRequest {

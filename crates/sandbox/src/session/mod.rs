@@ -58,6 +58,11 @@ impl Session {
         &self.inner.owner.session
     }
 
+    /// What it was created with.
+    pub fn config(&self) -> &SessionConfig {
+        &self.inner.config
+    }
+
     pub fn status(&self) -> SessionStatus {
         self.inner.status()
     }
