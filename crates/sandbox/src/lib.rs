@@ -8,6 +8,7 @@ pub mod env;
 mod error;
 mod execution;
 mod ids;
+pub mod layers;
 pub mod limits;
 pub mod link;
 mod mounts;
