@@ -16,9 +16,6 @@ use crate::{Failure, Step};
 pub const GUEST_CAPABILITIES: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// The oldest Landlock that can hold writes, truncation and device calls: Linux 6.10.
-const LANDLOCK_ABI: ABI = ABI::V5;
-
 /// Gives up all capabilities but these, for this process and what it executes.
 pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     for bit in 0..64 {
@@ -59,7 +56,7 @@ pub fn rlimits(confine: &Confine) -> Result<(), Failure> {
 
 /// Writing only where the plan says so; no signals or sockets beyond the sandbox.
 pub fn landlock(confine: &Confine) -> Result<(), Failure> {
-    if !confine.landlock {
+    if confine.landlock == 0 {
         return Ok(());
     }
     restrict(confine)
@@ -68,16 +65,16 @@ pub fn landlock(confine: &Confine) -> Result<(), Failure> {
 }
 
 fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let all = AccessFs::from_all(LANDLOCK_ABI);
+    let abi = ABI::from(i32::try_from(confine.landlock)?);
+    let all = AccessFs::from_all(abi);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)?
-        .set_compatibility(CompatLevel::BestEffort)
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        .scope(Scope::from_all(abi))?
         .create()?
         .add_rule(PathBeneath::new(
             PathFd::new("/")?,
-            AccessFs::from_read(LANDLOCK_ABI),
+            AccessFs::from_read(abi),
         ))?;
     for path in &confine.writable {
         let fd = PathFd::new(path)?;
@@ -86,7 +83,7 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
         let access = if folder {
             all
         } else {
-            AccessFs::from_file(LANDLOCK_ABI)
+            AccessFs::from_file(abi)
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
     }

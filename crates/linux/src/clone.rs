@@ -18,6 +18,9 @@ pub const ALL_NAMESPACES: u64 = (libc::CLONE_NEWUSER
 /// What one execution gets on top: a process tree that the kernel ends as a whole.
 pub const EXECUTION_NAMESPACES: u64 = (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64;
 
+/// Only a user namespace, to hold a mapping of ids.
+pub const USER_NAMESPACE: u64 = libc::CLONE_NEWUSER as u64;
+
 /// As in the kernel's `sched.h`; the constant of `libc` does not fit its type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -45,6 +48,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Ends the process without ever running its program.
+    pub fn abandon(self) -> OwnedFd {
+        self.pidfd
+    }
+
     /// Lets the program run. What it tells of a failure can be read from the returned gate.
     pub fn release(self) -> io::Result<(OwnedFd, Gate)> {
         rustix::io::write(&self.gate, &[1])?;

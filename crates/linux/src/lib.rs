@@ -2,6 +2,9 @@
 //! only crate with unsafe code.
 
 pub mod clone;
+pub mod landlock;
 pub mod mount;
+#[cfg(feature = "async")]
+pub mod pidfd;
 pub mod process;
 pub mod seccomp;

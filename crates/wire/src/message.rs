@@ -125,8 +125,8 @@ pub struct Confine {
     pub rlimits: Vec<Rlimit>,
     /// Landlock: where programs may write. They may read and execute everywhere.
     pub writable: Vec<String>,
-    /// Whether Landlock must hold; otherwise it is not used.
-    pub landlock: bool,
+    /// The Landlock version that must hold; 0: it is not used.
+    pub landlock: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -216,6 +216,12 @@ pub struct Route {
     channels: Vec<u32>,
 }
 
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Route {
     fn drop(&mut self) {
         let mut routes = self.shared.routes();

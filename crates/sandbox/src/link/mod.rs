@@ -21,6 +21,12 @@ pub use language::Interpreters;
 /// What a backend does for its running guest.
 #[async_trait]
 pub trait Guard: Send + Sync + std::fmt::Debug {
+    /// The guest is ready: take what it hands out beside the stream.
+    fn ready(&self) -> Result<()>;
+
+    /// Why the guest never spoke, if that is known.
+    fn start_failure(&self) -> Option<Error>;
+
     /// Resolves when a limit of the whole instance is broken and the execution must end.
     async fn breach(&self) -> KillReason;
 
@@ -86,7 +92,7 @@ impl<G: Guard> GuestInstance<G> {
                 problem: std::io::Error::from_raw_os_error(errno).to_string(),
             },
             Ok(other) => Error::Protocol(format!("unexpected greeting {other:?}")),
-            Err(error) => error,
+            Err(error) => guard.start_failure().unwrap_or(error),
         };
         guard.kill();
         guard.release().await?;

@@ -1,0 +1,107 @@
+//! Compiles the seccomp profile, so that a start costs nothing for it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::{env, fs};
+
+use brig_linux::seccomp::{self, Action, Arch, Rule, Test};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    default: String,
+    rules: Vec<ProfileRule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileRule {
+    #[serde(rename = "why")]
+    _why: String,
+    action: String,
+    calls: Vec<String>,
+    #[serde(default)]
+    tests: Vec<ProfileTest>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileTest {
+    argument: u8,
+    mask: String,
+    value: String,
+}
+
+const PROFILE: &str = "profiles/workload.json";
+
+fn main() {
+    println!("cargo::rerun-if-changed={PROFILE}");
+    let text = fs::read_to_string(PROFILE).expect("the profile is there");
+    let profile: Profile = serde_json::from_str(&text).expect("the profile is well-formed");
+    let name = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the architecture");
+    let arch = Arch::from_name(&name).unwrap_or_else(|| panic!("no seccomp profile for {name}"));
+
+    let rules: Vec<Rule> = profile
+        .rules
+        .iter()
+        .flat_map(|rule| compile(arch, rule))
+        .collect();
+    let program = seccomp::compile(arch, &rules, action(&profile.default));
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    fs::write(out.join("workload.rs"), format!("&{program:?}")).expect("OUT_DIR is writable");
+}
+
+fn compile(arch: Arch, rule: &ProfileRule) -> Vec<Rule> {
+    let tests: Vec<Test> = rule
+        .tests
+        .iter()
+        .map(|test| Test {
+            argument: test.argument,
+            mask: number(&test.mask),
+            value: number(&test.value),
+        })
+        .collect();
+    rule.calls
+        .iter()
+        .filter_map(|name| call(arch, name))
+        .map(|call| Rule {
+            call,
+            tests: tests.clone(),
+            action: action(&rule.action),
+        })
+        .collect()
+}
+
+/// The number of a call. One that only the other machine has is left out.
+fn call(arch: Arch, name: &str) -> Option<u32> {
+    let x86 = syscalls::x86_64::Sysno::from_str(name)
+        .ok()
+        .map(|call| call.id() as u32);
+    let arm = syscalls::aarch64::Sysno::from_str(name)
+        .ok()
+        .map(|call| call.id() as u32);
+    assert!(
+        x86.is_some() || arm.is_some(),
+        "no system call is named {name}"
+    );
+    match arch {
+        Arch::X86_64 => x86,
+        Arch::Aarch64 => arm,
+    }
+}
+
+fn action(text: &str) -> Action {
+    match text {
+        "allow" => Action::Allow,
+        "EPERM" => Action::Errno(1),
+        "ENOSYS" => Action::Errno(38),
+        "EAFNOSUPPORT" => Action::Errno(97),
+        other => panic!("unknown action {other}"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    let digits = text.strip_prefix("0x").expect("numbers are hexadecimal");
+    u64::from_str_radix(digits, 16).expect("numbers are hexadecimal")
+}

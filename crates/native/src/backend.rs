@@ -1,0 +1,93 @@
+use std::sync::OnceLock;
+
+use async_trait::async_trait;
+use brig_sandbox::link::{GuestInstance, Stream};
+use brig_sandbox::{Backend, Controls, Error, Instance, Limits, Plan, Result};
+use brig_wire::{Hello, VERSION};
+use tokio::net::UnixStream;
+
+use crate::cgroup::Cgroups;
+use crate::guard::NativeGuard;
+use crate::host::{Finding, Host};
+use crate::identity::Identity;
+use crate::limits::Means;
+use crate::{interpreters, limits, root, spawn};
+
+/// Where programs find their files.
+pub const WORKSPACE: &str = "/workspace";
+
+/// Sandboxes made of namespaces of this machine's kernel.
+#[derive(Debug, Default)]
+pub struct NativeBackend {
+    host: OnceLock<Host>,
+}
+
+impl NativeBackend {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What was found on this machine, good or missing.
+    pub fn report(&self) -> Vec<Finding> {
+        self.host().findings()
+    }
+
+    fn host(&self) -> &Host {
+        self.host.get_or_init(Host::look)
+    }
+}
+
+#[async_trait]
+impl Backend for NativeBackend {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn controls(&self, limits: &Limits) -> Controls {
+        limits::controls(self.host(), limits)
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let host = self.host();
+        let means = Means::choose(host, plan.limits());
+        let identity = Identity::of_caller();
+        let interpreters = interpreters::find(plan)?;
+        let (setup, mounts) = root::plan(plan, &identity, &interpreters)?;
+        let hello = Hello {
+            version: VERSION,
+            confine: limits::confine(host, &means, plan),
+            setup: Some(setup),
+            workspace: WORKSPACE.into(),
+        };
+
+        let group = means.create_group(&host.cgroups, plan.limits())?;
+        let spawned = spawn::start(&identity, &means, group, mounts).await?;
+        let stream = UnixStream::from_std(spawned.stream)
+            .map_err(|error| Error::io("register the guest's stream", error))?;
+        let (from_guest, to_guest) = stream.into_split();
+        let guard = NativeGuard::new(
+            spawned.process,
+            spawned.handoff,
+            &means,
+            plan,
+            spawned.group,
+        );
+        let instance = GuestInstance::start(
+            guard,
+            Stream {
+                from_guest: Box::new(from_guest),
+                to_guest: Box::new(to_guest),
+            },
+            hello,
+            plan.limits().clone(),
+            interpreters.in_sandbox(),
+            interpreters.env(plan),
+        )
+        .await?;
+        Ok(Box::new(instance))
+    }
+
+    async fn sweep(&self) -> Result<usize> {
+        Ok(Cgroups::sweep(&self.host().cgroups))
+    }
+}

@@ -1,0 +1,266 @@
+//! Watching over one instance from outside: limits, the end of it, its files.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use brig_sandbox::link::Guard;
+use brig_sandbox::{Error, KillReason, Plan, Result};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+
+use crate::cgroup::Group;
+use crate::limits::Means;
+use crate::spawn::Process;
+use crate::tree;
+
+/// How often counters are looked at while something runs.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A program that is refused this many processes is a bomb.
+const BOMB: u64 = 1000;
+
+/// Or one that stays at the limit for this many looks.
+const CROWDED_LOOKS: u32 = 40;
+
+#[derive(Debug)]
+pub struct NativeGuard {
+    process: Process,
+    handoff: OwnedFd,
+    /// The writable file system and the private workspace, once handed out.
+    places: Mutex<Option<Places>>,
+    group: Option<Group>,
+    memory_limit: u64,
+    process_limit: u32,
+    cgroup_memory: bool,
+    cgroup_pids: bool,
+    /// Whether the workspace is a folder of the host, which saves itself.
+    host_workspace: bool,
+    overlay: bool,
+    /// What the kernel had killed for want of memory when last told about.
+    told_oom: AtomicU64,
+    peak: AtomicU64,
+    released: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Places {
+    disk: OwnedFd,
+    workspace: OwnedFd,
+}
+
+impl NativeGuard {
+    pub fn new(
+        process: Process,
+        handoff: OwnedFd,
+        means: &Means,
+        plan: &Plan,
+        group: Option<Group>,
+    ) -> Self {
+        Self {
+            process,
+            handoff,
+            places: Mutex::new(None),
+            group,
+            memory_limit: plan.limits().memory_bytes.value,
+            process_limit: plan.limits().processes.value,
+            cgroup_memory: means.cgroup_memory,
+            cgroup_pids: means.cgroup_pids,
+            host_workspace: plan.workspace().is_some(),
+            overlay: !plan.layers().is_empty(),
+            told_oom: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            released: AtomicBool::new(false),
+        }
+    }
+
+    fn places(&self) -> std::sync::MutexGuard<'_, Option<Places>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory_reason(&self) -> KillReason {
+        KillReason::Memory {
+            limit_bytes: self.memory_limit,
+            peak_bytes: self.peak_memory().unwrap_or(0),
+        }
+    }
+
+    /// A kill for want of memory that nobody has been told about yet.
+    fn new_oom(&self) -> bool {
+        let Some(group) = self.group.as_ref().filter(|_| self.cgroup_memory) else {
+            return false;
+        };
+        let kills = group.oom_kills();
+        self.told_oom.fetch_max(kills, Ordering::Relaxed) < kills
+    }
+
+    /// One look at the tree where no control group holds the limit.
+    fn look_at_tree(&self) -> tree::Sum {
+        let files = self
+            .places()
+            .as_ref()
+            .map_or(0, |places| tree::used_bytes(&places.disk));
+        let sum = tree::measure(self.process.pid, self.memory_limit.saturating_sub(files));
+        let total = sum.memory + files;
+        self.peak.fetch_max(total, Ordering::Relaxed);
+        tree::Sum {
+            memory: total,
+            ..sum
+        }
+    }
+}
+
+#[async_trait]
+impl Guard for NativeGuard {
+    fn ready(&self) -> Result<()> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        rustix::net::recvmsg(
+            &self.handoff,
+            &mut [std::io::IoSliceMut::new(&mut byte)],
+            &mut control,
+            rustix::net::RecvFlags::CMSG_CLOEXEC | rustix::net::RecvFlags::DONTWAIT,
+        )
+        .map_err(|error| Error::io("take the guest's descriptors", error))?;
+        let mut descriptors = control.drain().flat_map(|message| match message {
+            rustix::net::RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+            _ => Vec::new(),
+        });
+        let (Some(disk), Some(workspace)) = (descriptors.next(), descriptors.next()) else {
+            return Err(Error::Protocol("the guest handed out too little".into()));
+        };
+        *self.places() = Some(Places { disk, workspace });
+        Ok(())
+    }
+
+    fn start_failure(&self) -> Option<Error> {
+        self.process
+            .gate
+            .failure()
+            .map(|(step, error)| Error::Setup {
+                step: step.into(),
+                problem: error.to_string(),
+            })
+    }
+
+    async fn breach(&self) -> KillReason {
+        let refused_before = self.group.as_ref().map_or(0, Group::refused_processes);
+        let mut crowded = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if self.new_oom() {
+                return self.memory_reason();
+            }
+            if let Some(group) = self.group.as_ref().filter(|_| self.cgroup_pids)
+                && group.refused_processes() - refused_before > BOMB
+            {
+                return KillReason::Processes {
+                    limit: self.process_limit,
+                };
+            }
+            if self.cgroup_memory && self.cgroup_pids {
+                continue;
+            }
+            let sum = self.look_at_tree();
+            if !self.cgroup_memory && sum.memory > self.memory_limit {
+                return self.memory_reason();
+            }
+            crowded = if sum.processes >= self.process_limit {
+                crowded + 1
+            } else {
+                0
+            };
+            if !self.cgroup_pids && crowded >= CROWDED_LOOKS {
+                return KillReason::Processes {
+                    limit: self.process_limit,
+                };
+            }
+        }
+    }
+
+    fn verdict(&self) -> Option<KillReason> {
+        self.new_oom().then(|| self.memory_reason())
+    }
+
+    fn peak_memory(&self) -> Option<u64> {
+        match self.group.as_ref().filter(|_| self.cgroup_memory) {
+            Some(group) => group.peak_memory(),
+            None => Some(self.peak.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        Some(self.process.pid)
+    }
+
+    async fn save(&self, into: &Path) -> Result<()> {
+        if self.host_workspace {
+            return Ok(());
+        }
+        let workspace = match &*self.places() {
+            Some(places) => places
+                .workspace
+                .try_clone()
+                .map_err(|error| Error::io("save the workspace", error))?,
+            None => {
+                return Err(Error::InstanceLost(
+                    "its workspace was never handed out".into(),
+                ));
+            }
+        };
+        brig_sandbox::layers::mirror(workspace.as_fd(), into, self.overlay)
+            .map(|_| ())
+            .map_err(|error| Error::io("save the workspace", error))
+    }
+
+    fn kill(&self) {
+        // Fails only if it is gone already.
+        let _ = rustix::process::pidfd_send_signal(&self.process.pidfd, Signal::KILL);
+    }
+
+    async fn release(&self) -> Result<()> {
+        if self.released.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        // The end of the guest is the end of everything in its namespace.
+        brig_linux::pidfd::reap(self.process.pidfd.as_fd())
+            .await
+            .map_err(|error| Error::io("wait for the end of the sandbox", error))?;
+        if let Some(group) = &self.group {
+            remove_group(group).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NativeGuard {
+    fn drop(&mut self) {
+        if !self.released.load(Ordering::SeqCst) {
+            self.kill();
+            let options = WaitIdOptions::EXITED;
+            let _ = rustix::process::waitid(WaitId::PidFd(self.process.pidfd.as_fd()), options);
+        }
+    }
+}
+
+/// The kernel lets go of a group a moment after its last process.
+async fn remove_group(group: &Group) -> Result<()> {
+    for _ in 0..200 {
+        match group.remove() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Err(error) => return Err(Error::io("remove the control group", error)),
+        }
+    }
+    Err(Error::io(
+        "remove the control group",
+        std::io::Error::from(Errno::BUSY),
+    ))
+}

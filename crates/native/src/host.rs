@@ -1,0 +1,127 @@
+//! What this machine offers.
+
+use rustix::process::geteuid;
+use serde::Serialize;
+
+use crate::cgroup::Cgroups;
+
+/// Looked at once per process: none of it changes while a program runs.
+#[derive(Debug)]
+pub struct Host {
+    pub landlock: u32,
+    pub cgroups: Cgroups,
+    pub processors: usize,
+}
+
+/// One thing that was looked at, for `brig doctor`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    pub what: &'static str,
+    pub good: bool,
+    pub detail: String,
+    /// What would mend it.
+    pub mend: Option<String>,
+}
+
+impl Host {
+    pub fn look() -> Self {
+        let processors = rustix::thread::sched_getaffinity(None)
+            .map_or(1, |set| set.count() as usize)
+            .max(1);
+        Self {
+            landlock: brig_linux::landlock::abi(),
+            cgroups: Cgroups::find(),
+            processors,
+        }
+    }
+
+    pub fn findings(&self) -> Vec<Finding> {
+        vec![
+            kernel(),
+            user_namespaces(),
+            self.landlock_finding(),
+            self.cgroup_finding(),
+            caller(),
+        ]
+    }
+
+    fn landlock_finding(&self) -> Finding {
+        Finding {
+            what: "landlock",
+            good: self.landlock > 0,
+            detail: match self.landlock {
+                0 => "absent".into(),
+                abi => format!("ABI {abi}"),
+            },
+            mend: (self.landlock == 0)
+                .then(|| "boot with `landlock` in the lsm= list, or a kernel from 5.13 on".into()),
+        }
+    }
+
+    fn cgroup_finding(&self) -> Finding {
+        Finding {
+            what: "control groups",
+            good: self.cgroups.memory(),
+            detail: self.cgroups.describe(),
+            mend: (!self.cgroups.memory()).then(|| crate::limits::CGROUP_MEND.into()),
+        }
+    }
+}
+
+fn kernel() -> Finding {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let good = version >= (5, 13);
+    Finding {
+        what: "kernel",
+        good,
+        detail: release,
+        mend: (!good).then(|| "a kernel from 5.13 on".into()),
+    }
+}
+
+fn user_namespaces() -> Finding {
+    let limit = std::fs::read_to_string("/proc/sys/user/max_user_namespaces")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .unwrap_or(0);
+    let restricted = ["kernel/apparmor_restrict_unprivileged_userns"]
+        .iter()
+        .any(|name| {
+            std::fs::read_to_string(format!("/proc/sys/{name}"))
+                .is_ok_and(|text| text.trim() == "1")
+        })
+        || std::fs::read_to_string("/proc/sys/kernel/unprivileged_userns_clone")
+            .is_ok_and(|text| text.trim() == "0");
+    let good = limit > 0 && (geteuid().is_root() || !restricted);
+    Finding {
+        what: "user namespaces",
+        good,
+        detail: if good {
+            format!("{limit} allowed")
+        } else {
+            "not allowed to you".into()
+        },
+        mend: (!good).then(|| {
+            "sudo sysctl user.max_user_namespaces=15000 \
+             kernel.apparmor_restrict_unprivileged_userns=0"
+                .into()
+        }),
+    }
+}
+
+fn caller() -> Finding {
+    Finding {
+        what: "caller",
+        good: true,
+        detail: match geteuid() {
+            uid if uid.is_root() => "root; sandboxes run as an unprivileged id".into(),
+            uid => format!("user {}; sandboxes run as that user", uid.as_raw()),
+        },
+        mend: None,
+    }
+}

@@ -1,0 +1,143 @@
+//! Starting the guest: cloned into its namespaces, held at a gate until its ids and limits are in
+//! place, then let go.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+
+use brig_linux::clone::{ALL_NAMESPACES, Gate, Gated, spawn_gated};
+use brig_sandbox::{Error, Result};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::cgroup::Group;
+use crate::identity::{INSIDE, Identity};
+use crate::limits::Means;
+
+#[derive(Debug)]
+pub struct Process {
+    pub pid: u32,
+    pub pidfd: OwnedFd,
+    pub gate: Gate,
+}
+
+#[derive(Debug)]
+pub struct Spawned {
+    pub process: Process,
+    pub stream: UnixStream,
+    /// Where the guest hands descriptors out.
+    pub handoff: OwnedFd,
+    pub group: Option<Group>,
+}
+
+pub async fn start(
+    identity: &Identity,
+    means: &Means,
+    mut group: Option<Group>,
+    mounts: Vec<OwnedFd>,
+) -> Result<Spawned> {
+    let setup = |step: &str| {
+        let step = step.to_owned();
+        move |error: io::Error| Error::Setup {
+            step,
+            problem: error.to_string(),
+        }
+    };
+    let program = program().map_err(setup("prepare the guest program"))?;
+    let null = std::fs::File::open("/dev/null").map_err(setup("open /dev/null"))?;
+    let (stream, stream_inside) = UnixStream::pair().map_err(setup("make a stream"))?;
+    stream
+        .set_nonblocking(true)
+        .map_err(setup("make a stream"))?;
+    let (handoff, handoff_inside) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| setup("make a socket")(error.into()))?;
+    let mut descriptors: Vec<BorrowedFd<'_>> = vec![stream_inside.as_fd(), handoff_inside.as_fd()];
+    descriptors.extend(mounts.iter().map(AsFd::as_fd));
+    let count = CString::new(mounts.len().to_string()).map_err(|_| Error::Setup {
+        step: "count mounts".into(),
+        problem: "a number with a zero byte".into(),
+    })?;
+
+    let waiting = spawn_gated(&Gated {
+        namespaces: ALL_NAMESPACES,
+        program: program.as_fd(),
+        argv: &[c"brig-guest", &count],
+        descriptors: &descriptors,
+        null: null.as_fd(),
+        cgroup: group.as_ref().and_then(Group::start_in),
+    })
+    .map_err(unavailable)?;
+    let pid = waiting.pid;
+    write_maps(pid, identity).map_err(setup("map ids"))?;
+    means.pin(pid).map_err(setup("set the processors"))?;
+    if let Some(group) = &mut group {
+        group
+            .attach(pid)
+            .await
+            .map_err(setup("enter the control group"))?;
+    }
+    let (pidfd, gate) = waiting.release().map_err(setup("release the guest"))?;
+    Ok(Spawned {
+        process: Process { pid, pidfd, gate },
+        stream,
+        handoff,
+        group,
+    })
+}
+
+fn unavailable(error: io::Error) -> Error {
+    let problem = match error.raw_os_error() {
+        Some(libc_eperm) if libc_eperm == rustix::io::Errno::PERM.raw_os_error() => {
+            "this system does not let you make user namespaces (look at \
+             kernel.apparmor_restrict_unprivileged_userns and kernel.unprivileged_userns_clone)"
+                .to_owned()
+        }
+        Some(nospc) if nospc == rustix::io::Errno::NOSPC.raw_os_error() => {
+            "no more namespaces are allowed (look at user.max_user_namespaces)".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Error::Unavailable {
+        backend: "native",
+        problem,
+    }
+}
+
+/// One id inside, one outside. Nobody else exists in there.
+fn write_maps(pid: u32, identity: &Identity) -> io::Result<()> {
+    let write = |file: &str, text: String| std::fs::write(format!("/proc/{pid}/{file}"), text);
+    if !identity.root {
+        write("setgroups", "deny".into())?;
+    }
+    write("uid_map", format!("{INSIDE} {} 1", identity.uid))?;
+    write("gid_map", format!("{INSIDE} {} 1", identity.gid))
+}
+
+/// The guest as a sealed memory file: nobody can change it, and no path leads to it.
+fn program() -> io::Result<&'static OwnedFd> {
+    static PROGRAM: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program);
+    }
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Older kernels don't know the flag that asks for an executable file; there it always is.
+    let file = match rustix::fs::memfd_create(c"brig-guest", flags | MemfdFlags::EXEC) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(c"brig-guest", flags)?,
+        made => made?,
+    };
+    let mut bytes = brig_guest_image::GUEST;
+    while !bytes.is_empty() {
+        let written = rustix::io::write(&file, bytes)?;
+        bytes = &bytes[written..];
+    }
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(PROGRAM.get_or_init(|| file))
+}
