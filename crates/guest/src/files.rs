@@ -32,10 +32,15 @@ fn open_beneath(base: &OwnedFd, path: &str, flags: OFlags, mode: u32) -> Result<
         "" => ".",
         path => path,
     };
+    // A pipe of the sandbox's making must not hold us up. (With PATH nothing is really opened.)
+    let careful = match flags.contains(OFlags::PATH) {
+        true => OFlags::empty(),
+        false => OFlags::NOCTTY | OFlags::NONBLOCK,
+    };
     rustix::fs::openat2(
         base,
         path,
-        flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
+        flags | careful | OFlags::CLOEXEC,
         Mode::from_raw_mode(mode),
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )
@@ -55,7 +60,6 @@ pub fn create(base: Base, workspace: &str, path: &str, mode: u32) -> Result<Owne
     let folder = open_base(base, workspace)?;
     make_parents(&folder, path).step("make folders")?;
     let mode = mode & 0o777;
-    // Without NONBLOCK's help a pipe of the sandbox's would hold us up.
     let file = open_beneath(&folder, path, OFlags::WRONLY | OFlags::CREATE, mode)
         .step("open for writing")?;
     require_file(&file).step("not a regular file")?;
