@@ -1,1 +1,106 @@
-fn main() {}
+//! The `brig` command line.
+
+mod answer;
+mod args;
+mod backend;
+mod doctor;
+mod drive;
+mod escape;
+mod exit;
+mod failure;
+mod interrupt;
+mod json;
+mod output;
+mod reference;
+mod run;
+mod session;
+mod state;
+mod table;
+mod terminal;
+mod units;
+
+use std::future::Future;
+use std::io::Write;
+
+use args::{Cli, Command};
+use clap::CommandFactory;
+use failure::Failure;
+
+fn main() {
+    let code = match Cli::parse_args(std::env::args_os()) {
+        Ok(cli) => command(&cli.command),
+        Err(error) => usage(&error),
+    };
+    // Without unwinding: a thread may still wait for standard input.
+    std::process::exit(code.into());
+}
+
+fn command(command: &Command) -> u8 {
+    match command {
+        Command::Run(args) => block_on(run::run(args)),
+        Command::Session(args) => block_on(session::run(&args.command)),
+        Command::Doctor(args) => block_on(doctor::run(args)),
+        Command::Completions(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "brig", &mut script);
+            write_out(&script)
+        }
+        Command::Version(args) => {
+            let version = env!("CARGO_PKG_VERSION");
+            if args.json {
+                json::print(&serde_json::json!({ "version": version }));
+                0
+            } else {
+                write_out(format!("brig {version}\n").as_bytes())
+            }
+        }
+        Command::Reference => write_out(reference::text().as_bytes()),
+    }
+}
+
+/// One thread does it all: starting more would cost more than it gains.
+fn block_on(work: impl Future<Output = u8>) -> u8 {
+    match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            failure::error(&format!("cannot start: {}", failure::describe(&error)));
+            exit::FAILED
+        }
+    }
+}
+
+fn write_out(bytes: &[u8]) -> u8 {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => 0,
+        Err(_) => exit::of_broken_pipe(),
+    }
+}
+
+/// Help and version are no errors. A wrong command line is one of Brig's own failures, so that
+/// it cannot be taken for an exit code of the program.
+fn usage(error: &clap::Error) -> u8 {
+    if error.exit_code() == 0 {
+        let _ = error.print();
+        return 0;
+    }
+    let wants_json = std::env::args_os()
+        .skip(1)
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json");
+    if wants_json {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let message = first.strip_prefix("error: ").unwrap_or(first);
+        json::print(&serde_json::json!({ "error": Failure::usage(message).json() }));
+    }
+    let _ = error.print();
+    exit::FAILED
+}

@@ -1,0 +1,120 @@
+//! Flags that describe a sandbox.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brig_sandbox::config::{MountSpec, OutputOverflow};
+use brig_sandbox::{AgentId, Control, Limit, Limits, SessionConfig};
+use clap::Args;
+
+use super::Overflow;
+use super::values;
+
+#[derive(Args, Debug)]
+pub struct ConfigArgs {
+    /// The isolation technology
+    #[arg(long, value_name = "NAME", default_value = "native")]
+    pub backend: String,
+    /// Who asks
+    #[arg(long, value_name = "ID", default_value = "default")]
+    pub agent: AgentId,
+
+    /// End an execution after this time: 500ms, 10s, 2m, 1h or plain seconds [default: 60s, none
+    /// with -t]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Limits")]
+    pub timeout: Option<Duration>,
+    /// Memory for all processes together: 512M, 1G (powers of 1024) [default: 512M]
+    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Limits")]
+    pub memory: Option<u64>,
+    /// Processors, also in parts: 0.5 [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = values::cpus, help_heading = "Limits")]
+    pub cpu: Option<f64>,
+    /// Processes and threads at a time [default: 256]
+    #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
+    pub pids: Option<u32>,
+    /// Space for everything that is written inside [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Limits")]
+    pub disk: Option<u64>,
+    /// How much of each of stdout and stderr is kept [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Limits")]
+    pub output_max: Option<u64>,
+    /// What happens when there is more output than that [default: truncate]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        hide_default_value = true,
+        default_value = "truncate",
+        help_heading = "Limits"
+    )]
+    pub output_overflow: Overflow,
+
+    /// Set a variable inside; nothing of Brig's own environment is passed on
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::variable,
+        help_heading = "Sandbox")]
+    pub env: Vec<(String, String)>,
+    /// Show a file or folder of the host inside, read-only unless `rw` is given
+    #[arg(short = 'v', long, value_name = "SRC:DST[:ro|rw]", value_parser = values::mount,
+        help_heading = "Sandbox")]
+    pub mount: Vec<MountSpec>,
+    /// Use this folder of the host as /workspace, writable
+    #[arg(short, long, value_name = "DIR", help_heading = "Sandbox")]
+    pub workspace: Option<PathBuf>,
+    /// Use this root file system in place of the host's system folders
+    #[arg(long, value_name = "DIR", help_heading = "Sandbox")]
+    pub rootfs: Option<PathBuf>,
+    /// Let the program write outside of /workspace and /tmp too; it is lost afterwards
+    #[arg(long, help_heading = "Sandbox")]
+    pub writable_root: bool,
+    /// The Python to use: an interpreter or a virtual environment
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub python: Option<PathBuf>,
+    /// Give up controls by name where this machine cannot hold them; recorded in the result
+    #[arg(long, value_name = "CONTROL", value_parser = values::control(), value_delimiter = ',',
+        help_heading = "Sandbox")]
+    pub waive: Vec<Control>,
+}
+
+impl ConfigArgs {
+    /// The config asked for. A limit given as a flag is held or refused.
+    pub fn session_config(&self) -> SessionConfig {
+        let limits = Limits::default();
+        SessionConfig {
+            limits: Limits {
+                timeout: given(self.timeout, limits.timeout),
+                memory_bytes: given(self.memory, limits.memory_bytes),
+                cpus: given(self.cpu, limits.cpus),
+                processes: given(self.pids, limits.processes),
+                disk_bytes: given(self.disk, limits.disk_bytes),
+                output_bytes: given(self.output_max, limits.output_bytes),
+                output_overflow: match self.output_overflow {
+                    Overflow::Truncate => OutputOverflow::Truncate,
+                    Overflow::Kill => OutputOverflow::Kill,
+                },
+            },
+            env: self.env.clone(),
+            mounts: self
+                .mount
+                .iter()
+                .map(|mount| MountSpec {
+                    source: absolute(&mount.source),
+                    ..mount.clone()
+                })
+                .collect(),
+            workspace: self.workspace.as_deref().map(absolute),
+            rootfs: self.rootfs.as_deref().map(absolute),
+            read_only_root: !self.writable_root,
+            python: self.python.as_deref().map(absolute),
+            waive: self.waive.iter().copied().collect(),
+        }
+    }
+}
+
+fn given<T>(flag: Option<T>, default: Limit<T>) -> Limit<T> {
+    flag.map_or(default, Limit::asked)
+}
+
+/// A session outlives the folder it was created from, so its paths are kept absolute.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

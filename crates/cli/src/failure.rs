@@ -1,0 +1,137 @@
+//! What went wrong, for people on stderr and for programs as JSON.
+
+use std::fmt;
+use std::io::Write;
+
+use brig_sandbox::Error;
+use serde_json::{Value, json};
+
+use crate::{escape, exit, json};
+
+#[derive(Debug)]
+pub struct Failure {
+    /// Stable, such as `session.unknown`.
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+    exit: u8,
+}
+
+impl Failure {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            exit: exit::FAILED,
+        }
+    }
+
+    /// The command line says something that makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new("input.usage", message)
+    }
+
+    /// A file of the host.
+    pub fn file(path: &str, error: &std::io::Error) -> Self {
+        Self::new("file.failed", format!("file `{path}`: {}", describe(error)))
+    }
+
+    /// A signal came before there was anything to cancel, or came twice.
+    pub fn interrupted(signal: i32) -> Self {
+        let mut failure = Self::new("run.cancelled", "cancelled");
+        failure.exit = exit::of_signal(signal);
+        failure
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub fn exit(&self) -> u8 {
+        self.exit
+    }
+
+    pub fn json(&self) -> Value {
+        json!({ "code": self.code, "message": self.message, "hint": self.hint })
+    }
+
+    /// On stderr; and, where an object was asked for, on stdout as that object.
+    pub fn report(&self, as_json: bool) {
+        if as_json {
+            json::print(&json!({ "error": self.json() }));
+        }
+        self.show();
+    }
+
+    /// `error: …` and `hint: …`. Parts of the text may come from the sandbox.
+    pub fn show(&self) {
+        error(&self.message);
+        if let Some(hint) = &self.hint {
+            self::hint(hint);
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape::line(&self.message))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::Denied(_) => exit::DENIED,
+            Error::CannotRun { exit_code, .. } => u8::try_from(*exit_code).unwrap_or(exit::FAILED),
+            _ => exit::FAILED,
+        };
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+            hint: error.hint(),
+            exit,
+        }
+    }
+}
+
+/// Without the `(os error 2)` that tells a reader nothing.
+pub fn describe(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}
+
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[1;33m";
+const CYAN: &str = "\x1b[1;36m";
+const PLAIN: &str = "\x1b[0m";
+
+pub fn error(text: &str) {
+    say(RED, "error", text);
+}
+
+pub fn note(text: &str) {
+    say(YELLOW, "note", text);
+}
+
+pub fn hint(text: &str) {
+    say(CYAN, "hint", text);
+}
+
+fn say(colour: &str, label: &str, text: &str) {
+    // Nobody is left to tell if stderr itself is broken.
+    let _ = writeln!(
+        anstream::stderr(),
+        "{colour}{label}:{PLAIN} {}",
+        escape::line(text)
+    );
+}

@@ -1,0 +1,90 @@
+//! `brig run`: one execution, and nothing of it stays.
+
+use std::time::Duration;
+
+use brig_sandbox::{Limit, Request, Sandbox};
+
+use crate::args::{RunArgs, WorkArgs};
+use crate::drive::{Attachment, Finished, drive};
+use crate::failure::{self, Failure};
+use crate::{answer, backend, exit, json, terminal, units};
+
+/// Somebody sits at a terminal: no default ends what they are doing.
+pub const SITTING: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub async fn run(args: &RunArgs) -> u8 {
+    match attempt(args).await {
+        Ok(finished) => finish(&finished, &args.work, args.json, false),
+        Err(failure) => {
+            if args.json {
+                let agent = Some(args.config.agent.as_str());
+                let backend = Some(args.config.backend.as_str());
+                json::print(&answer::failure(agent, None, backend, &failure));
+            }
+            failure.show();
+            failure.exit()
+        }
+    }
+}
+
+async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
+    let mut config = args.config.session_config();
+    if args.work.tty && !config.limits.timeout.asked {
+        config.limits.timeout = Limit::default_of(SITTING);
+    }
+    let backend = backend::choose(&args.config.backend)?;
+    let request = request(&args.work, &args.config.env)?;
+    let sandbox = Sandbox::builder(backend).build()?;
+    let start = sandbox.start_once(&args.config.agent, config, request);
+    drive(start, attachment(&args.work, args.json)).await
+}
+
+/// What is the same for `run` and `session exec`. The variables given win over our own.
+pub fn request(work: &WorkArgs, given: &[(String, String)]) -> Result<Request, Failure> {
+    let mut request = Request::new(work.read()?);
+    request.env = given.to_vec();
+    request.cwd.clone_from(&work.cwd);
+    request.stream = true;
+    if work.interactive {
+        request.stdin = Some(Box::new(tokio::io::stdin()));
+    }
+    if work.tty {
+        request.terminal = Some(terminal::size());
+        if let Ok(kind) = std::env::var("TERM") {
+            request.env.insert(0, ("TERM".into(), kind));
+        }
+    }
+    Ok(request)
+}
+
+pub fn attachment(work: &WorkArgs, json: bool) -> Attachment {
+    Attachment {
+        stdin: work.interactive,
+        terminal: work.tty,
+        show: !json,
+    }
+}
+
+/// Says what the output alone does not.
+pub fn finish(finished: &Finished, work: &WorkArgs, as_json: bool, in_session: bool) -> u8 {
+    if as_json {
+        json::print(&answer::success(&finished.report));
+    }
+    let Some(outcome) = &finished.report.outcome else {
+        return finished.exit;
+    };
+    for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+        // Of a terminal everything was shown, whatever was kept.
+        if output.truncated() && !as_json && !work.tty {
+            failure::note(&format!(
+                "{name} was cut after {} of {}; keep more with --output-max",
+                units::size(output.bytes.len() as u64),
+                units::size(output.total),
+            ));
+        }
+    }
+    if let Some(reason) = &outcome.killed {
+        failure::error(&exit::explain(reason, in_session));
+    }
+    finished.exit
+}

@@ -1,0 +1,22 @@
+use crate::args::CreateArgs;
+use crate::failure::Failure;
+use crate::{backend, json, state, write_out};
+
+pub async fn run(args: &CreateArgs) -> Result<u8, Failure> {
+    let sandbox = state::sandbox(backend::choose(&args.config.backend)?)?;
+    let config = args.config.session_config();
+    let session = sandbox
+        .create_session(&args.config.agent, args.id.clone(), config)
+        .await?;
+    session.close().await?;
+    if args.json {
+        json::print(&serde_json::json!({
+            "agent_id": session.agent(),
+            "session_id": session.id(),
+            "backend": args.config.backend,
+            "enforcement": session.enforcement(),
+        }));
+        return Ok(0);
+    }
+    Ok(write_out(format!("{}\n", session.id()).as_bytes()))
+}

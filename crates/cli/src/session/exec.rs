@@ -1,0 +1,48 @@
+//! `brig session exec`: one execution in a place that stays.
+
+use brig_sandbox::Session;
+
+use super::find;
+use crate::args::ExecArgs;
+use crate::drive::{Finished, drive};
+use crate::failure::Failure;
+use crate::{answer, json, run};
+
+pub async fn run(args: &ExecArgs) -> u8 {
+    match attempt(args).await {
+        Ok(finished) => run::finish(&finished, &args.work, args.json, true),
+        Err(failure) => {
+            if args.json {
+                let agent = args.session.agent.as_ref().map(|agent| agent.as_str());
+                let session = Some(args.session.id.as_str());
+                json::print(&answer::failure(agent, session, None, &failure));
+            }
+            failure.show();
+            failure.exit()
+        }
+    }
+}
+
+async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
+    let mut request = run::request(&args.work, &args.env)?;
+    request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
+    let sandbox = find::sandbox()?;
+    let session = find::open(&sandbox, &args.session).await?;
+    let finished = drive(
+        session.start(request),
+        run::attachment(&args.work, args.json),
+    )
+    .await;
+    close(&session, finished).await
+}
+
+/// What went wrong first is what is told.
+async fn close(
+    session: &Session,
+    finished: Result<Finished, Failure>,
+) -> Result<Finished, Failure> {
+    let closed = session.close().await;
+    let finished = finished?;
+    closed?;
+    Ok(finished)
+}

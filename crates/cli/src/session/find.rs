@@ -1,0 +1,51 @@
+//! From what was typed to a session.
+
+use brig_sandbox::{Sandbox, Session, SessionInfo};
+
+use crate::args::SessionName;
+use crate::failure::Failure;
+use crate::{backend, state};
+
+/// The code of a failure that some commands forgive.
+pub const UNKNOWN: &str = "session.unknown";
+
+/// Everything that `brig session` knows of.
+pub fn sandbox() -> Result<Sandbox, Failure> {
+    state::sandbox(backend::choose("native")?)
+}
+
+/// The one session of that name, and what is known of it without opening it.
+pub fn find(sandbox: &Sandbox, name: &SessionName) -> Result<SessionInfo, Failure> {
+    let mut found: Vec<SessionInfo> = sandbox
+        .list_sessions()?
+        .into_iter()
+        .filter(|info| info.id == name.id)
+        .filter(|info| name.agent.as_ref().is_none_or(|agent| *agent == info.agent))
+        .collect();
+    match (found.len(), found.pop()) {
+        (1, Some(info)) => Ok(info),
+        (0, _) => Err(unknown(name)),
+        (_, last) => {
+            let names: Vec<String> = found
+                .iter()
+                .chain(&last)
+                .map(|info| format!("{}/{}", info.agent, info.id))
+                .collect();
+            Err(Failure::new(
+                "session.ambiguous",
+                format!("several agents have a session `{}`", name.id),
+            )
+            .with_hint(format!("name one of {}", names.join(", "))))
+        }
+    }
+}
+
+pub async fn open(sandbox: &Sandbox, name: &SessionName) -> Result<Session, Failure> {
+    let info = find(sandbox, name)?;
+    Ok(sandbox.open_session(&info.agent, &info.id).await?)
+}
+
+fn unknown(name: &SessionName) -> Failure {
+    Failure::new(UNKNOWN, format!("no session `{name}`"))
+        .with_hint("brig session ls shows those there are")
+}

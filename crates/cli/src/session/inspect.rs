@@ -1,0 +1,84 @@
+use std::fmt::Write;
+
+use brig_sandbox::{Checkpoint, Session, SessionConfig, SessionInfo};
+use serde_json::json;
+
+use super::{checkpoint, find, list};
+use crate::args::InspectArgs;
+use crate::failure::Failure;
+use crate::{doctor, escape, json, units, write_out};
+
+pub async fn run(args: &InspectArgs) -> Result<u8, Failure> {
+    let sandbox = find::sandbox()?;
+    let info = find::find(&sandbox, &args.session)?;
+    let session = sandbox.open_session(&info.agent, &info.id).await?;
+    let checkpoints = session.checkpoints();
+    session.close().await?;
+    let checkpoints = checkpoints?;
+    if args.json {
+        let mut object = list::object(&info);
+        object["config"] = json!(session.config());
+        object["enforcement"] = json!(session.enforcement());
+        object["checkpoints"] = json!(checkpoints);
+        json::print(&object);
+        return Ok(0);
+    }
+    Ok(write_out(text(&info, &session, &checkpoints).as_bytes()))
+}
+
+fn text(info: &SessionInfo, session: &Session, checkpoints: &[Checkpoint]) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:12}{}", escape::line(&value));
+    };
+    line("session", info.id.to_string());
+    line("agent", info.agent.to_string());
+    line("status", info.status.name().into());
+    line("backend", info.backend.clone());
+    line("created", list::time(info.created));
+    line("size", units::size(info.bytes));
+    for (name, value) in describe(session.config()) {
+        line(name, value);
+    }
+    out.push('\n');
+    out.push_str(&doctor::lines(&session.enforcement()));
+    if !checkpoints.is_empty() {
+        out.push('\n');
+        out.push_str(&checkpoint::lines(checkpoints));
+    }
+    out
+}
+
+/// The config, as it would be typed. Values of variables may be secrets.
+fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
+    let limits = &config.limits;
+    let timeout = u64::try_from(limits.timeout.value.as_millis()).unwrap_or(u64::MAX);
+    let mut lines = vec![
+        ("timeout", units::duration(timeout)),
+        ("memory", units::size(limits.memory_bytes.value)),
+        ("cpu", limits.cpus.value.to_string()),
+        ("pids", limits.processes.value.to_string()),
+        ("disk", units::size(limits.disk_bytes.value)),
+        ("output-max", units::size(limits.output_bytes.value)),
+    ];
+    for (name, path) in [
+        ("workspace", &config.workspace),
+        ("rootfs", &config.rootfs),
+        ("python", &config.python),
+    ] {
+        lines.extend(path.iter().map(|path| (name, path.display().to_string())));
+    }
+    for mount in &config.mounts {
+        let (source, target) = (mount.source.display(), mount.target.display());
+        let mode = if mount.writable { "rw" } else { "ro" };
+        lines.push(("mount", format!("{source}:{target}:{mode}")));
+    }
+    lines.extend(config.env.iter().map(|(key, _)| ("env", key.clone())));
+    lines.extend(
+        config
+            .waive
+            .iter()
+            .map(|control| ("waive", control.name().into())),
+    );
+    lines
+}

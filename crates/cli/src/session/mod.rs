@@ -1,0 +1,30 @@
+//! `brig session`: places with files that live across executions.
+
+mod checkpoint;
+mod copy;
+mod create;
+mod destroy;
+mod exec;
+mod find;
+mod inspect;
+mod list;
+
+use crate::args::SessionCommand;
+
+pub async fn run(command: &SessionCommand) -> u8 {
+    let (result, as_json) = match command {
+        SessionCommand::Exec(args) => return exec::run(args).await,
+        SessionCommand::Create(args) => (create::run(args).await, args.json),
+        SessionCommand::Ls(args) => (list::run(args), args.json),
+        SessionCommand::Inspect(args) => (inspect::run(args).await, args.json),
+        SessionCommand::Cp(args) => (copy::run(args).await, args.json),
+        SessionCommand::Checkpoint(args) => (checkpoint::save(args).await, args.json),
+        SessionCommand::Restore(args) => (checkpoint::restore(args).await, args.json),
+        SessionCommand::Fork(args) => (checkpoint::fork(args).await, args.json),
+        SessionCommand::Destroy(args) => (destroy::run(args).await, args.json),
+    };
+    result.unwrap_or_else(|failure| {
+        failure.report(as_json);
+        failure.exit()
+    })
+}
