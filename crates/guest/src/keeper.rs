@@ -33,8 +33,9 @@ impl Report {
     fn encode(&self) -> Vec<u8> {
         match self {
             Report::Ended(status) => [&[b'X'][..], &status.to_le_bytes()].concat(),
+            // The keeper reports the end of the child that failed after this, so mark its own.
             Report::Failed { step, errno } => {
-                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes()].concat()
+                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes(), &[0]].concat()
             }
         }
     }
@@ -45,10 +46,13 @@ impl Report {
         let number = i32::from_le_bytes(*number);
         match tag {
             b'X' => Some(Report::Ended(number)),
-            b'E' => Some(Report::Failed {
-                step: String::from_utf8_lossy(text).into_owned(),
-                errno: number,
-            }),
+            b'E' => {
+                let step = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                Some(Report::Failed {
+                    step: String::from_utf8_lossy(step).into_owned(),
+                    errno: number,
+                })
+            }
             _ => None,
         }
     }
@@ -220,5 +224,20 @@ fn release_stdio() {
             let _ = rustix::stdio::dup2_stderr(&null);
         }
         Err(_) => exit(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_not_confused_with_the_end_that_follows_it() {
+        let failed = Report::Failed {
+            step: "execute".into(),
+            errno: 2,
+        };
+        let both = [failed.encode(), Report::Ended(127 << 8).encode()].concat();
+        assert_eq!(Report::decode(&both), Some(failed));
     }
 }
