@@ -1,0 +1,225 @@
+//! What there is now that a sandbox could have left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to finish what was ended.
+const SETTLE: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    mounts: BTreeSet<String>,
+    cgroups: BTreeSet<String>,
+    namespaces: BTreeSet<String>,
+    processes: BTreeSet<String>,
+    folders: BTreeSet<String>,
+    /// Of this process, by what they point to, numbers left out.
+    descriptors: usize,
+}
+
+impl Census {
+    pub fn take(watched: &[&Path]) -> Self {
+        let processes = descendants();
+        Self {
+            mounts: lines("/proc/self/mountinfo"),
+            cgroups: cgroups(&processes),
+            namespaces: namespaces(&processes),
+            processes: processes.iter().map(|pid| describe(*pid)).collect(),
+            folders: folders(watched),
+            descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
+        }
+    }
+
+    /// Waits until there is nothing that was not there before; says what still is.
+    pub fn settles(&self, watched: &[&Path]) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            reap();
+            let more = Self::take(watched).beyond(self);
+            if more.is_empty() {
+                return Ok(());
+            }
+            if began.elapsed() > SETTLE {
+                return Err(format!("left behind: {}", more.join("; ")));
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn beyond(&self, before: &Self) -> Vec<String> {
+        let sets = [
+            ("mount", &self.mounts, &before.mounts),
+            ("cgroup", &self.cgroups, &before.cgroups),
+            ("namespace", &self.namespaces, &before.namespaces),
+            ("process", &self.processes, &before.processes),
+            ("folder", &self.folders, &before.folders),
+        ];
+        let mut more = Vec::new();
+        for (kind, now, before) in sets {
+            let new: Vec<_> = now.difference(before).collect();
+            if let Some(first) = new.first() {
+                more.push(format!("{} × {kind}, such as {first}", new.len()));
+            }
+        }
+        if self.descriptors > before.descriptors {
+            more.push(format!(
+                "descriptors: {} after {}",
+                self.descriptors, before.descriptors
+            ));
+        }
+        more
+    }
+}
+
+/// Waits for orphans that came to this process. The library waits for its own children itself, so
+/// only what is already dead is taken, and only when nothing of the library is running.
+fn reap() {
+    while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}
+}
+
+fn lines(path: &str) -> BTreeSet<String> {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .lines()
+        .map(String::from)
+        .collect()
+}
+
+/// Groups that carry the project's name, in every hierarchy, but for those of somebody else who
+/// still runs: their names hold the owner's process id.
+fn cgroups(processes: &[u32]) -> BTreeSet<String> {
+    let foreign = |name: &str| {
+        let pid = name
+            .split('-')
+            .nth(1)
+            .and_then(|pid| pid.parse::<u32>().ok());
+        pid.is_some_and(|pid| {
+            pid != std::process::id()
+                && !processes.contains(&pid)
+                && Path::new(&format!("/proc/{pid}")).exists()
+        })
+    };
+    let mut found = BTreeSet::new();
+    let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("brig-") && !foreign(&name) {
+                found.insert(entry.path().display().to_string());
+            }
+            open.push(entry.path());
+        }
+    }
+    found
+}
+
+/// Of this process and all below it, and those that an open descriptor of it keeps alive.
+fn namespaces(processes: &[u32]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let own = std::process::id();
+    for pid in processes.iter().chain([&own]) {
+        for entry in fs::read_dir(format!("/proc/{pid}/ns"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if let Ok(target) = fs::read_link(entry.path()) {
+                found.insert(target.display().to_string());
+            }
+        }
+    }
+    for entry in fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        if let Ok(target) = fs::read_link(entry.path())
+            && target.to_string_lossy().contains(":[")
+            && !["socket:", "pipe:", "anon_inode:"]
+                .iter()
+                .any(|other| target.to_string_lossy().starts_with(other))
+        {
+            found.insert(target.display().to_string());
+        }
+    }
+    found
+}
+
+/// Entries of the temporary places that carry the project's name, and all of `watched`.
+fn folders(watched: &[&Path]) -> BTreeSet<String> {
+    let mut places = vec![
+        std::env::temp_dir(),
+        PathBuf::from("/tmp"),
+        PathBuf::from("/var/tmp"),
+        PathBuf::from("/dev/shm"),
+        PathBuf::from("/run"),
+    ];
+    places.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+    let mut found = BTreeSet::new();
+    for place in places {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .to_lowercase()
+                .contains("brig")
+            {
+                found.insert(entry.path().display().to_string());
+            }
+        }
+    }
+    let mut open: Vec<PathBuf> = watched.iter().map(PathBuf::from).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            found.insert(entry.path().display().to_string());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+fn describe(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{pid} {}", name.trim())
+}
+
+/// All processes below this one, but for those that only wait to be reaped.
+pub fn descendants() -> Vec<u32> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if let Some(parent) = parent {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = vec![std::process::id()];
+    let mut next = 0;
+    while let Some(&above) = found.get(next) {
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, parent)| *parent == above)
+                .map(|(pid, _)| pid),
+        );
+        next += 1;
+    }
+    found.split_off(1)
+}
