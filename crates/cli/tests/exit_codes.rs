@@ -56,9 +56,11 @@ fn a_limit_is_137() {
     ])
     .exits(137)
     .complains("wrote more than 1K of output; raise the limit with --output-max");
-    brig.run(["run", "-c", "a = bytearray(2 << 30); print(len(a))"])
+    // Several processes, none of them too large alone, so that it holds without control groups.
+    let code = "import os, time\nos.fork(); os.fork()\na = b'x' * (180 << 20)\ntime.sleep(20)";
+    brig.run(["run", "-c", code])
         .exits(137)
-        .complains("raise the limit with --memory");
+        .complains("killed: used more than 512M of memory; raise the limit with --memory");
 }
 
 #[test]
@@ -128,6 +130,35 @@ fn one_ctrl_c_cancels() {
     let mut child = sleeper(&brig);
     signal(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_second_ctrl_c_waits_for_nothing() {
+    let brig = Brig::new();
+    // Nobody reads, so that after the first one there is still output to deliver.
+    let mut child = brig
+        .command(["run", "--", "yes", "unread"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !common::is_running("yes\0unread") {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "INT");
+    let started = Instant::now();
+    while common::is_running("yes\0unread") {
+        assert!(started.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "output is still to be delivered"
+    );
+    signal(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// Returns once the program inside runs.
