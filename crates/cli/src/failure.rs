@@ -93,21 +93,33 @@ impl From<Error> for Failure {
         };
         Self {
             code: error.code(),
-            message: error.to_string(),
+            message: without_numbers(&error.to_string()),
             hint: error.hint(),
             exit,
         }
     }
 }
 
-/// Without the `(os error 2)` that tells a reader nothing.
+/// In the style of our own messages.
 pub fn describe(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
+    let text = without_numbers(&error.to_string());
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
         first.to_lowercase().chain(chars).collect()
     })
+}
+
+/// Without the `(os error 2)` that tells a reader nothing.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.parse::<u32>().is_ok() => out.push_str(rest),
+            _ => out.push_str(&format!(" (os error {part}")),
+        }
+    }
+    out
 }
 
 const RED: &str = "\x1b[1;31m";
@@ -134,4 +146,22 @@ fn say(colour: &str, label: &str, text: &str) {
         "{colour}{label}:{PLAIN} {}",
         escape::line(text)
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        assert_eq!(without_numbers("a: gone (os error 2)"), "a: gone");
+        assert_eq!(
+            without_numbers("gone (os error 2), b (os error 13) c"),
+            "gone, b c"
+        );
+        assert_eq!(
+            without_numbers("x (os error y) (os error"),
+            "x (os error y) (os error"
+        );
+    }
 }
