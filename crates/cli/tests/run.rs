@@ -218,3 +218,15 @@ fn a_run_touches_no_state_folder() {
     brig.run(["run", "--", "true"]).exits(0);
     assert!(!brig.home().join("state").exists());
 }
+
+#[test]
+fn the_root_is_read_only_unless_asked_and_never_kept() {
+    let brig = Brig::new();
+    let touch = ["--", "touch", "/usr/brig-test", "/brig-test"];
+    let done = brig.run(["run"].iter().chain(&touch)).exits(1);
+    done.complains("Read-only file system");
+    brig.run(["run", "--writable-root"].iter().chain(&touch))
+        .exits(0);
+    assert!(!std::path::Path::new("/usr/brig-test").exists());
+    assert!(!std::path::Path::new("/brig-test").exists());
+}

@@ -167,7 +167,8 @@ impl Disk {
             ("lowerdir", paths.join(":")),
             ("upperdir", format!("{STAGING}/{name}")),
             ("workdir", format!("{STAGING}/{name}.work")),
-            ("redirect_dir", "off".into()),
+            // The only value that goes with `userxattr`.
+            ("redirect_dir", "nofollow".into()),
             ("metacopy", "off".into()),
         ] {
             rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
