@@ -9,20 +9,35 @@ fn main() {
     for source in ["guest", "wire", "linux"] {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
-    println!("cargo::rerun-if-changed={}", crates.join("../Cargo.lock").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        crates.join("../Cargo.lock").display()
+    );
 
     let target = var("TARGET");
     let folder = PathBuf::from(var("OUT_DIR")).join("guest");
     let mut cargo = Command::new(var("CARGO"));
     cargo
-        .args(["build", "--locked", "--profile", "guest", "--target", &target])
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            "guest",
+            "--target",
+            &target,
+        ])
         .arg("--manifest-path")
         .arg(crates.join("guest/Cargo.toml"))
         .arg("--target-dir")
         .arg(&folder)
         .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     // The guest is built the same way under every tool that drives this build.
-    for name in ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
+    for name in [
+        "RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+    ] {
         cargo.env_remove(name);
     }
     let status = cargo.status().expect("cargo can be started");

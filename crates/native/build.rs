@@ -12,6 +12,8 @@ use serde::Deserialize;
 struct Profile {
     default: String,
     rules: Vec<ProfileRule>,
+    /// Come first where folders of the host are mounted.
+    host_folders: Vec<ProfileRule>,
 }
 
 #[derive(Deserialize)]
@@ -42,14 +44,20 @@ fn main() {
     let name = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the architecture");
     let arch = Arch::from_name(&name).unwrap_or_else(|| panic!("no seccomp profile for {name}"));
 
-    let rules: Vec<Rule> = profile
-        .rules
-        .iter()
-        .flat_map(|rule| compile(arch, rule))
-        .collect();
-    let program = seccomp::compile(arch, &rules, action(&profile.default));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
-    fs::write(out.join("workload.rs"), format!("&{program:?}")).expect("OUT_DIR is writable");
+    let all = |rules: &[ProfileRule]| -> Vec<Rule> {
+        rules.iter().flat_map(|rule| compile(arch, rule)).collect()
+    };
+    let write = |name: &str, rules: &[Rule]| {
+        let program = seccomp::compile(arch, rules, action(&profile.default));
+        fs::write(out.join(name), format!("&{program:?}")).expect("OUT_DIR is writable");
+    };
+    let rules = all(&profile.rules);
+    write("workload.rs", &rules);
+    write(
+        "host_folders.rs",
+        &[all(&profile.host_folders), rules].concat(),
+    );
 }
 
 fn compile(arch: Arch, rule: &ProfileRule) -> Vec<Rule> {
@@ -96,6 +104,7 @@ fn action(text: &str) -> Action {
         "allow" => Action::Allow,
         "EPERM" => Action::Errno(1),
         "ENOSYS" => Action::Errno(38),
+        "EACCES" => Action::Errno(13),
         "EAFNOSUPPORT" => Action::Errno(97),
         other => panic!("unknown action {other}"),
     }

@@ -12,7 +12,10 @@ pub struct MemoryLog {
 
 impl MemoryLog {
     pub fn new(capacity: usize) -> Self {
-        Self { records: Mutex::default(), capacity }
+        Self {
+            records: Mutex::default(),
+            capacity,
+        }
     }
 
     pub fn records(&self) -> Vec<Record> {

@@ -16,16 +16,43 @@ pub struct Record {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    SessionCreated { backend: String, waived: Vec<String> },
-    SessionRestored { checkpoint: String, digest: String },
-    SessionForked { from: String, checkpoint: String },
+    SessionCreated {
+        backend: String,
+        waived: Vec<String>,
+    },
+    SessionRestored {
+        checkpoint: String,
+        digest: String,
+    },
+    SessionForked {
+        from: String,
+        checkpoint: String,
+    },
     SessionDestroyed,
-    CheckpointSaved { name: String, digest: String },
-    CheckpointDeleted { name: String },
-    Decided { allowed: bool, code: String, rule: Option<String>, reason: String },
-    ExecutionStarted { action: String },
-    ExecutionFinished { exit_code: Option<i32>, kill_reason: Option<String> },
-    ExecutionFailed { code: String, message: String },
+    CheckpointSaved {
+        name: String,
+        digest: String,
+    },
+    CheckpointDeleted {
+        name: String,
+    },
+    Decided {
+        allowed: bool,
+        code: String,
+        rule: Option<String>,
+        reason: String,
+    },
+    ExecutionStarted {
+        action: String,
+    },
+    ExecutionFinished {
+        exit_code: Option<i32>,
+        kill_reason: Option<String>,
+    },
+    ExecutionFailed {
+        code: String,
+        message: String,
+    },
 }
 
 /// The record could not be kept, so what it describes must not happen.

@@ -23,33 +23,59 @@ pub struct Stdio {
 /// What is said over the status pipe, once per execution.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The program ended by itself; a status as of `waitpid`.
-    Ended(i32),
+    /// The program ended by itself.
+    Ended(Ended),
     /// The program was never started.
     Failed { step: String, errno: i32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// As of `waitpid`.
+    pub status: i32,
+    /// Nothing else is left in the namespace, so there is no need to wait for its end.
+    pub alone: bool,
+    pub cpu_microseconds: u64,
+    pub peak_memory_bytes: u64,
 }
 
 impl Report {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Report::Ended(status) => [&[b'X'][..], &status.to_le_bytes()].concat(),
-            // The keeper reports the end of the child that failed after this, so mark its own.
+            Report::Ended(ended) => [
+                &[b'X'][..],
+                &ended.status.to_le_bytes(),
+                &[u8::from(ended.alone)],
+                &ended.cpu_microseconds.to_le_bytes(),
+                &ended.peak_memory_bytes.to_le_bytes(),
+            ]
+            .concat(),
             Report::Failed { step, errno } => {
-                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes(), &[0]].concat()
+                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes()].concat()
             }
         }
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
-        let (number, text) = rest.split_first_chunk::<4>()?;
+        let (number, rest) = rest.split_first_chunk::<4>()?;
         let number = i32::from_le_bytes(*number);
         match tag {
-            b'X' => Some(Report::Ended(number)),
+            b'X' => {
+                let (alone, rest) = rest.split_first()?;
+                let (cpu, rest) = rest.split_first_chunk::<8>()?;
+                let (peak, _) = rest.split_first_chunk::<8>()?;
+                Some(Report::Ended(Ended {
+                    status: number,
+                    alone: *alone == 1,
+                    cpu_microseconds: u64::from_le_bytes(*cpu),
+                    peak_memory_bytes: u64::from_le_bytes(*peak),
+                }))
+            }
             b'E' => {
-                let step = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                let step = String::from_utf8_lossy(rest).into_owned();
                 Some(Report::Failed {
-                    step: String::from_utf8_lossy(step).into_owned(),
+                    step,
                     errno: number,
                 })
             }
@@ -79,12 +105,12 @@ fn keep(
     stdio: Stdio,
     status: OwnedFd,
 ) -> ! {
-    match prepare(confine, setup, &stdio).and_then(|()| clone::fork(0).step("fork")) {
-        Ok(Fork::Child) => {
+    match prepare(confine, setup, &stdio).and_then(|()| clone::fork_filtered().step("fork")) {
+        Ok(None) => {
             let failure = become_program(confine, spawn, &stdio);
             fail(&status, failure)
         }
-        Ok(Fork::Parent { pid, pidfd: _ }) => watch(confine, pid, status),
+        Ok(Some(program)) => watch(program, status),
         Err(failure) => fail(&status, failure),
     }
 }
@@ -112,7 +138,9 @@ fn prepare(confine: &Confine, setup: Option<&Setup>, stdio: &Stdio) -> Result<()
     process::reset_signals().step("reset signals")?;
     process::new_session_keyring().step("join a new keyring")?;
     confine::drop_privileges()?;
-    confine::rlimits(confine)
+    confine::rlimits(confine)?;
+    // The keeper is under the filter too, and one installation serves both.
+    confine::seccomp(confine)
 }
 
 fn become_program(confine: &Confine, spawn: &Spawn, stdio: &Stdio) -> Failure {
@@ -146,7 +174,6 @@ fn try_become(
     let (argv, env) = (strings(&spawn.argv)?, strings(&spawn.env)?);
     let candidates = candidates(&spawn.argv, &spawn.env)?;
     confine::landlock(confine)?;
-    confine::seccomp(confine)?;
 
     // As a shell does: the first one that exists decides, but a forbidden one is passed over.
     let mut error = io::Error::from(rustix::io::Errno::NOENT);
@@ -189,24 +216,42 @@ fn candidates(argv: &[String], env: &[String]) -> Result<Vec<CString>, Failure> 
 }
 
 /// Reaps whatever is left to this process until the program itself has ended.
-fn watch(confine: &Confine, program: u32, status: OwnedFd) -> ! {
+fn watch(program: u32, status: OwnedFd) -> ! {
     let Ok(status) = process::close_all_but(status) else {
         exit(1)
     };
     release_stdio();
-    if confine::seccomp(confine).is_err() {
-        exit(1);
-    }
     loop {
         match process::wait(None, true) {
             Ok(Some((pid, usage))) if pid == program => {
-                let _ = rustix::io::write(&status, &Report::Ended(usage.status).encode());
+                let report = Report::Ended(ended(usage.status));
+                let _ = rustix::io::write(&status, &report.encode());
                 exit(0)
             }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => exit(1),
         }
+    }
+}
+
+fn ended(status: i32) -> Ended {
+    // Every process of the namespace is a descendant, and orphans become children of this one.
+    let alone = loop {
+        match process::wait(None, false) {
+            Ok(Some(_)) => {}
+            Ok(None) => break false,
+            Err(error) => {
+                break error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error());
+            }
+        }
+    };
+    let usage = process::children_usage();
+    Ended {
+        status,
+        alone,
+        cpu_microseconds: usage.cpu_microseconds,
+        peak_memory_bytes: usage.peak_memory_bytes,
     }
 }
 

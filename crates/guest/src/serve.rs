@@ -23,6 +23,7 @@ pub fn run(channel: Channel, hello: Hello) {
         tasks: Vec::new(),
         uploads: BTreeMap::new(),
         downloads: Vec::new(),
+        lingering: Vec::new(),
     };
     while let Ok(true) = guest.turn() {}
 }
@@ -46,12 +47,16 @@ struct Guest {
     tasks: Vec<Task>,
     uploads: BTreeMap<u32, Upload>,
     downloads: Vec<Download>,
+    /// Keepers whose executions are over but whose namespaces are still being taken down.
+    lingering: Vec<(u32, OwnedFd)>,
 }
 
 /// What became ready.
 enum Ready {
     Channel,
     Ended(usize),
+    Report(usize),
+    Lingering,
     Output(usize, usize),
     Input(usize),
 }
@@ -70,6 +75,10 @@ impl Guest {
                     }
                 }
                 Ready::Ended(task) => self.tasks[task].reap(),
+                Ready::Report(task) => self.tasks[task].listen(),
+                Ready::Lingering => self.lingering.retain(|(pid, _)| {
+                    matches!(brig_linux::process::wait(Some(*pid), false), Ok(None))
+                }),
                 Ready::Output(task, stream) => {
                     let last = self.tasks[task].ended();
                     self.tasks[task].streams[stream].pump(&mut self.channel, last);
@@ -106,6 +115,10 @@ impl Guest {
             if !task.ended() {
                 what.push(Ready::Ended(index));
                 fds.push(PollFd::new(&task.pidfd, PollFlags::IN));
+                if !task.heard {
+                    what.push(Ready::Report(index));
+                    fds.push(PollFd::new(&task.status, PollFlags::IN));
+                }
             }
             for (number, stream) in task.streams.iter().enumerate() {
                 if let Some(source) = &stream.source
@@ -124,6 +137,10 @@ impl Guest {
                 what.push(Ready::Input(index));
                 fds.push(PollFd::new(sink, PollFlags::OUT));
             }
+        }
+        for (_, pidfd) in &self.lingering {
+            what.push(Ready::Lingering);
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
         }
         let now = Timespec {
             tv_sec: 0,
@@ -326,14 +343,17 @@ impl Guest {
     }
 
     fn finish(&mut self) {
-        let channel = &mut self.channel;
-        self.tasks.retain_mut(|task| match task.farewell() {
-            Some(message) => {
-                channel.send(&message);
-                false
+        let mut index = 0;
+        while let Some(task) = self.tasks.get_mut(index) {
+            match task.farewell() {
+                Some(message) => {
+                    self.channel.send(&message);
+                    self.lingering
+                        .extend(self.tasks.remove(index).into_keeper());
+                }
+                None => index += 1,
             }
-            None => true,
-        });
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use brig_linux::process::ChildUsage;
 use brig_wire::{Confine, Exit, FromGuest, Setup, Spawn};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use rustix::process::Signal;
 use rustix::termios::Winsize;
 
 use crate::channel::Channel;
-use crate::keeper::{self, Report, Stdio};
+use crate::keeper::{self, Ended, Report, Stdio};
 use crate::{Failure, Step, files};
 
 /// What the program writes. Bytes beyond the limit are counted and dropped here.
@@ -140,7 +141,11 @@ pub struct Task {
     pub id: u32,
     keeper: u32,
     pub pidfd: OwnedFd,
-    status: OwnedFd,
+    pub status: OwnedFd,
+    report: Option<Report>,
+    /// The status pipe has said all it will say.
+    pub heard: bool,
+    reaped: Option<ChildUsage>,
     terminal: Option<OwnedFd>,
     pub stdin: Option<Stdin>,
     pub streams: [Stream; 2],
@@ -161,6 +166,9 @@ impl Task {
             keeper,
             pidfd,
             status,
+            report: None,
+            heard: false,
+            reaped: None,
             stdin: spawn.stdin.zip(ends.stdin).map(|(channel, sink)| Stdin {
                 channel,
                 sink: Some(sink),
@@ -205,19 +213,51 @@ impl Task {
         self.exit.is_some()
     }
 
+    /// Something came over the status pipe: if the program was the last of its namespace, that is
+    /// the end of the execution; otherwise the kernel is still ending the rest.
+    pub fn listen(&mut self) {
+        self.read_report();
+        if let Some(Report::Ended(Ended { alone: true, .. })) | Some(Report::Failed { .. }) =
+            self.report
+        {
+            self.conclude();
+        }
+    }
+
     /// The keeper has ended, and with it everything in its namespace.
     pub fn reap(&mut self) {
-        let usage = match brig_linux::process::wait(Some(self.keeper), false) {
-            Ok(Some((_, usage))) => usage,
-            _ => return,
-        };
-        let mut report = [0; 512];
-        let count = rustix::io::read(&self.status, &mut report).unwrap_or(0);
-        let status = match Report::decode(&report[..count]) {
-            Some(Report::Ended(status)) => status,
+        if let Ok(Some((_, usage))) = brig_linux::process::wait(Some(self.keeper), false) {
+            self.reaped = Some(usage);
+            self.read_report();
+            self.conclude();
+        }
+    }
+
+    fn read_report(&mut self) {
+        if self.report.is_some() {
+            return;
+        }
+        let mut bytes = [0; 512];
+        let count = rustix::io::read(&self.status, &mut bytes).unwrap_or(0);
+        self.report = Report::decode(&bytes[..count]);
+        self.heard = true;
+    }
+
+    fn conclude(&mut self) {
+        if self.exit.is_some() {
+            return;
+        }
+        let usage = self.reaped.unwrap_or_default();
+        let (mut cpu, mut peak) = (usage.cpu_microseconds, usage.peak_memory_bytes);
+        let status = match &self.report {
+            Some(Report::Ended(ended)) => {
+                cpu = cpu.max(ended.cpu_microseconds);
+                peak = peak.max(ended.peak_memory_bytes);
+                ended.status
+            }
             Some(Report::Failed { step, errno }) => {
-                self.failure = Some((step, errno));
-                usage.status
+                self.failure = Some((step.clone(), *errno));
+                0
             }
             // Killed before the program ended.
             None => Signal::KILL.as_raw(),
@@ -225,11 +265,16 @@ impl Task {
         self.exit = Some(Exit {
             id: self.id,
             status,
-            cpu_microseconds: usage.cpu_microseconds,
-            peak_memory_bytes: usage.peak_memory_bytes,
+            cpu_microseconds: cpu,
+            peak_memory_bytes: peak,
             stdout_total: 0,
             stderr_total: 0,
         });
+    }
+
+    /// The keeper, if it has to be reaped still.
+    pub fn into_keeper(self) -> Option<(u32, OwnedFd)> {
+        self.reaped.is_none().then_some((self.keeper, self.pidfd))
     }
 
     /// The last message of this execution, once its output is drained.

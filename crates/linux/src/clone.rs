@@ -268,19 +268,36 @@ pub enum Fork {
 /// Forks into new namespaces. Refuses in a process with more than one thread, where a child could
 /// meet locks that nobody will ever release.
 pub fn fork(namespaces: u64) -> io::Result<Fork> {
-    let threads = std::fs::metadata("/proc/self/task").map(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.nlink().saturating_sub(2)
-    })?;
+    require_one_thread()?;
+    Ok(match clone3(namespaces, None)? {
+        Cloned::Parent { pid, pidfd } => Fork::Parent { pid, pidfd },
+        Cloned::Child => Fork::Child,
+    })
+}
+
+/// Forks by the old call, whose flags a filter can see: for a process that is under one. `None` in
+/// the child. Not checked for other threads: only for the child of a [`fork`], which has none.
+pub fn fork_filtered() -> io::Result<Option<u32>> {
+    // SAFETY: as in `clone3`: no CLONE_VM, so the child has a copy of everything.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Ok(Some(pid as u32)),
+    }
+}
+
+fn require_one_thread() -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let threads = std::fs::metadata("/proc/self/task")?
+        .nlink()
+        .saturating_sub(2);
     if threads > 1 {
         return Err(io::Error::other(
             "fork in a process with more than one thread",
         ));
     }
-    Ok(match clone3(namespaces, None)? {
-        Cloned::Parent { pid, pidfd } => Fork::Parent { pid, pidfd },
-        Cloned::Child => Fork::Child,
-    })
+    Ok(())
 }
 
 enum Cloned {

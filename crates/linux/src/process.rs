@@ -114,6 +114,28 @@ pub struct ChildUsage {
     pub peak_memory_bytes: u64,
 }
 
+/// What this process's children, and theirs, have used so far.
+pub fn children_usage() -> ChildUsage {
+    // SAFETY: all-zero is a valid `rusage`, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    ChildUsage::from_raw(0, &usage)
+}
+
+impl ChildUsage {
+    fn from_raw(status: i32, usage: &libc::rusage) -> Self {
+        let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+        Self {
+            status,
+            cpu_microseconds: micros(usage.ru_utime) + micros(usage.ru_stime),
+            peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
+        }
+    }
+}
+
 /// Waits for one child, or for any with `None`. `Ok(None)` with `block` off: nothing has ended.
 pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage)>> {
     let mut status = 0;
@@ -135,17 +157,7 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage
     match ended {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        ended => {
-            let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
-            Ok(Some((
-                ended as u32,
-                ChildUsage {
-                    status,
-                    cpu_microseconds: micros(usage.ru_utime) + micros(usage.ru_stime),
-                    peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
-                },
-            )))
-        }
+        ended => Ok(Some((ended as u32, ChildUsage::from_raw(status, &usage)))),
     }
 }
 

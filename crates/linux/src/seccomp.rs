@@ -71,7 +71,7 @@ const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const ABOVE: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
 fn instruction(code: u16, yes: usize, no: usize, k: u32) -> u64 {
@@ -83,57 +83,62 @@ fn instruction(code: u16, yes: usize, no: usize, k: u32) -> u64 {
 
 /// Compiles rules into a program. Calls of another architecture kill; calls that no rule names
 /// get `default`.
+///
+/// The program is a search tree over the call numbers. The kernel runs a new filter once for every
+/// call there is, to see which are always allowed: a list would make each start slow.
 pub fn compile(arch: Arch, rules: &[Rule], default: Action) -> Vec<u64> {
-    let mut calls: BTreeMap<u32, Vec<&Rule>> = BTreeMap::new();
-    for rule in rules {
-        calls.entry(rule.call).or_default().push(rule);
-    }
     let mut out = vec![
         instruction(LOAD, 0, 0, ARCH),
         instruction(EQUAL, 1, 0, arch.audit_code()),
         instruction(RETURN, 0, 0, Action::Kill.code()),
         instruction(LOAD, 0, 0, NUMBER),
     ];
-    if arch == Arch::X86_64 {
-        out.push(instruction(AT_LEAST, 0, 1, X32_BIT));
-        out.push(instruction(RETURN, 0, 0, default.code()));
-    }
-    for (first, last, action) in plain_ranges(&calls) {
-        out.push(instruction(AT_LEAST, 0, 2, first));
-        out.push(instruction(ABOVE, 1, 0, last));
-        out.push(instruction(RETURN, 0, 0, action.code()));
-    }
-    for (call, rules) in calls.iter().filter(|(_, rules)| plain(rules).is_none()) {
-        let block = tested(rules, default);
-        out.push(instruction(EQUAL, 0, block.len(), *call));
-        out.extend(block);
-    }
-    out.push(instruction(RETURN, 0, 0, default.code()));
+    out.extend(search(&segments(arch, rules, default)));
     out
 }
 
-/// The action of a call that needs no look at its arguments.
-fn plain(rules: &[&Rule]) -> Option<Action> {
-    rules
-        .first()
-        .filter(|rule| rule.tests.is_empty())
-        .map(|rule| rule.action)
-}
+/// From this call number on, until the next segment, this code decides.
+type Segment = (u32, Vec<u64>);
 
-/// Neighbouring calls with the same action, so that the program stays short.
-fn plain_ranges(calls: &BTreeMap<u32, Vec<&Rule>>) -> Vec<(u32, u32, Action)> {
-    let mut ranges: Vec<(u32, u32, Action)> = Vec::new();
-    for (call, rules) in calls {
-        let Some(action) = plain(rules) else { continue };
-        match ranges.last_mut() {
-            Some((_, last, same)) if *last + 1 == *call && *same == action => *last = *call,
-            _ => ranges.push((*call, *call, action)),
-        }
+fn segments(arch: Arch, rules: &[Rule], default: Action) -> Vec<Segment> {
+    let mut calls: BTreeMap<u32, Vec<&Rule>> = BTreeMap::new();
+    for rule in rules {
+        calls.entry(rule.call).or_default().push(rule);
     }
-    ranges
+    let otherwise = vec![instruction(RETURN, 0, 0, default.code())];
+    let mut segments: Vec<Segment> = vec![(0, otherwise.clone())];
+    let mut add = |start: u32, code: Vec<u64>| match segments.last_mut() {
+        Some((last, old)) if *last == start => *old = code,
+        Some((_, old)) if *old == code => {}
+        _ => segments.push((start, code)),
+    };
+    for (call, rules) in &calls {
+        add(*call, decide(rules, default));
+        add(*call + 1, otherwise.clone());
+    }
+    if arch == Arch::X86_64 {
+        add(X32_BIT, otherwise);
+    }
+    segments
 }
 
-fn tested(rules: &[&Rule], default: Action) -> Vec<u64> {
+fn search(segments: &[Segment]) -> Vec<u64> {
+    let [(_, only)] = segments else {
+        let (low, high) = segments.split_at(segments.len() / 2);
+        let (below, above) = (search(low), search(high));
+        // Conditional jumps are short, so the far half is reached by a plain one.
+        let mut out = vec![
+            instruction(AT_LEAST, 0, 1, high[0].0),
+            instruction(JUMP, 0, 0, below.len() as u32),
+        ];
+        out.extend(below);
+        out.extend(above);
+        return out;
+    };
+    only.clone()
+}
+
+fn decide(rules: &[&Rule], default: Action) -> Vec<u64> {
     let mut out = Vec::new();
     for rule in rules {
         let checks: Vec<(u32, u32, u32)> = rule.tests.iter().flat_map(halves).collect();
@@ -145,6 +150,9 @@ fn tested(rules: &[&Rule], default: Action) -> Vec<u64> {
             out.push(instruction(EQUAL, 0, skip, *value));
         }
         out.push(instruction(RETURN, 0, 0, rule.action.code()));
+        if checks.is_empty() {
+            return out;
+        }
     }
     out.push(instruction(RETURN, 0, 0, default.code()));
     out
@@ -198,3 +206,6 @@ pub fn install(program: &[u64]) -> io::Result<()> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

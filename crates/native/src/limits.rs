@@ -8,8 +8,9 @@ use rustix::thread::CpuSet;
 use crate::cgroup::{Cgroups, Group};
 use crate::host::Host;
 
-/// The compiled form of `profiles/workload.json`.
+/// The compiled forms of `profiles/workload.json`.
 const SECCOMP: &[u64] = include!(concat!(env!("OUT_DIR"), "/workload.rs"));
+const SECCOMP_HOST_FOLDERS: &[u64] = include!(concat!(env!("OUT_DIR"), "/host_folders.rs"));
 
 pub const CGROUP_MEND: &str =
     "run Brig in a delegated control group: systemd-run --user --scope -p Delegate=yes brig …";
@@ -161,8 +162,14 @@ fn cpu(host: &Host, limits: &Limits) -> ControlState {
 }
 
 pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
+    let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
     Confine {
-        seccomp: SECCOMP.to_vec(),
+        seccomp: if host_folders {
+            SECCOMP_HOST_FOLDERS
+        } else {
+            SECCOMP
+        }
+        .to_vec(),
         rlimits: rlimits(means, plan.limits()),
         writable: writable(plan),
         landlock: host.landlock,

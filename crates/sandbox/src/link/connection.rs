@@ -218,7 +218,9 @@ pub struct Route {
 
 impl std::fmt::Debug for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Route").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Route")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,9 +12,14 @@ pub struct Interpreters {
 
 /// Runs the file named by the first argument as `python -c` would run its text: the workspace is
 /// first on the module path, and tracebacks show the file's lines.
-const PYTHON: &str = "import sys;_=sys.argv;_[0]=_.pop(1);\
-    exec(compile(open(_[0],'rb').read(),_[0],'exec'),\
-    (globals().pop('_'),globals().pop('sys'),globals())[2])";
+const PYTHON: &str = "\
+import sys
+sys.argv.pop(0)
+with open(sys.argv[0], 'rb') as c:
+    c = compile(c.read(), sys.argv[0], 'exec')
+del sys
+exec(globals().pop('c'))
+";
 
 const NODE: &str = "const f=process.argv[1];\
     require('vm').runInThisContext(require('fs').readFileSync(f,'utf8'),{filename:f})";
