@@ -56,6 +56,9 @@ pub trait Instance: Send + Sync + Debug {
     /// A number that names the instance to the operating system, such as a process id.
     fn process_id(&self) -> Option<u32>;
 
+    /// Whether it can still run something. One that can't never will again.
+    fn is_alive(&self) -> bool;
+
     /// Ends everything and frees everything. Calling it again is harmless.
     async fn destroy(&self) -> Result<()>;
 }

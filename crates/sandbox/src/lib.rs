@@ -21,6 +21,9 @@ mod sandbox;
 mod session;
 mod shared;
 mod status;
+mod store;
+#[cfg(test)]
+mod tests;
 
 pub use backend::{Backend, Event, Instance};
 pub use config::{Limit, Limits, SessionConfig};

@@ -20,7 +20,7 @@ pub(crate) async fn start(
     config: SessionConfig,
     request: Request,
 ) -> Result<Running> {
-    let plan = Plan::make(&config, shared.backend.as_ref(), Vec::new())?;
+    let plan = shared.plan(&config, Vec::new())?;
     let prepared = request.prepare(&config)?;
     let once = Once {
         owner: Owner {
@@ -47,12 +47,17 @@ pub(crate) async fn start(
             return Err(error);
         }
     };
-    let permit = once.shared.permit(
-        &once.owner,
-        &once.execution,
-        &prepared.exec.work,
-        decision.clone(),
-    )?;
+    let work = &prepared.exec.work;
+    let permit = match once
+        .shared
+        .permit(&once.owner, &once.execution, work, decision.clone())
+    {
+        Ok(permit) => permit,
+        Err(error) => {
+            instance.destroy().await?;
+            return Err(error);
+        }
+    };
 
     let Channels {
         control,

@@ -1,14 +1,16 @@
 //! The way in.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use brig_audit::{MemoryLog, Recorder};
+use brig_audit::{Event as Fact, MemoryLog, Recorder};
 use brig_policy::{AllowAll, Decider};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::shared::{Shared, lock};
+use crate::session::Inner;
+use crate::shared::{Owner, Shared, lock};
+use crate::store::{Place, Store, blocking};
 use crate::{
     AgentId, Backend, Error, Report, Request, Result, Running, Session, SessionConfig, SessionId,
     SessionStatus, once,
@@ -48,11 +50,16 @@ impl SandboxBuilder {
     }
 
     pub fn build(self) -> Result<Sandbox> {
+        let place = match self.state_dir {
+            Some(path) => Place::Durable(Store::open(&path)?),
+            None => Place::Temporary(OnceLock::new()),
+        };
         Ok(Sandbox {
             shared: Arc::new(Shared {
                 backend: self.backend,
                 decider: self.decider,
                 recorder: self.recorder,
+                place,
                 sessions: Mutex::default(),
             }),
         })
@@ -100,42 +107,91 @@ impl Sandbox {
 
     /// The session of this process, or one from disk.
     pub async fn open_session(&self, agent: &AgentId, id: &SessionId) -> Result<Session> {
-        let inner = lock(&self.shared.sessions)
-            .get(&(agent.clone(), id.clone()))
-            .cloned();
-        match inner {
-            Some(inner) => Ok(Session::of(self.shared.clone(), inner)),
-            None => Err(Error::NoSession {
-                agent: agent.to_string(),
-                session: id.to_string(),
-            }),
-        }
+        Session::open(self.shared.clone(), agent, id).await
     }
 
+    /// All sessions of this process, and all that are kept on disk.
     pub fn list_sessions(&self) -> Result<Vec<SessionInfo>> {
-        let sessions = lock(&self.shared.sessions);
-        let backend = self.shared.backend.name();
-        let mut list: Vec<SessionInfo> = sessions.values().map(|s| s.info(backend)).collect();
+        let live: Vec<Arc<Inner>> = lock(&self.shared.sessions).values().cloned().collect();
+        let mut list: Vec<SessionInfo> = match self.shared.place.durable() {
+            Some(store) => store
+                .names()
+                .map_err(|error| Error::io("list of sessions", error))?
+                .iter()
+                .map(|(agent, id)| self.info(store, agent, id))
+                .collect(),
+            None => live.iter().map(|inner| self.info_of(inner)).collect(),
+        };
         list.sort_by(|a, b| (&a.agent, &a.id).cmp(&(&b.agent, &b.id)));
         Ok(list)
     }
 
-    /// [`SessionStatus::Destroyed`] if there is no such session.
-    pub fn session_status(&self, agent: &AgentId, id: &SessionId) -> SessionStatus {
-        let sessions = lock(&self.shared.sessions);
-        sessions
-            .get(&(agent.clone(), id.clone()))
-            .map_or(SessionStatus::Destroyed, |inner| inner.status())
+    fn info(&self, store: &Store, agent: &AgentId, id: &SessionId) -> SessionInfo {
+        let record = store.read(agent, id).ok();
+        SessionInfo {
+            agent: agent.clone(),
+            id: id.clone(),
+            status: match record {
+                Some(_) => self.session_status(agent, id),
+                None => SessionStatus::Failed,
+            },
+            created: record
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |record| record.created),
+            backend: record
+                .as_ref()
+                .map_or_else(String::new, |record| record.backend.clone()),
+            layers: record.as_ref().map_or(0, |record| record.layers.len()),
+            bytes: record.map_or(0, |record| record.bytes() + store.head_bytes(&record)),
+        }
     }
 
-    /// Ends and removes a session, and wins over everything that runs in it. An unknown session
-    /// is gone already.
-    pub async fn destroy_session(&self, agent: &AgentId, id: &SessionId) -> Result<()> {
-        match self.open_session(agent, id).await {
-            Ok(session) => session.destroy().await,
-            Err(Error::NoSession { .. }) => Ok(()),
-            Err(error) => Err(error),
+    fn info_of(&self, inner: &Inner) -> SessionInfo {
+        SessionInfo {
+            agent: inner.owner.agent.clone(),
+            id: inner.owner.session.clone(),
+            status: inner.status(),
+            created: inner.created,
+            backend: self.shared.backend.name().into(),
+            layers: 0,
+            bytes: 0,
         }
+    }
+
+    /// [`SessionStatus::Destroyed`] if there is no such session.
+    pub fn session_status(&self, agent: &AgentId, id: &SessionId) -> SessionStatus {
+        let inner = lock(&self.shared.sessions)
+            .get(&(agent.clone(), id.clone()))
+            .cloned();
+        match (inner, self.shared.place.durable()) {
+            (Some(inner), _) => inner.status_in(&self.shared),
+            (None, Some(store)) if store.is_busy(agent, id) => SessionStatus::Executing,
+            (None, Some(store)) if store.exists(agent, id) => SessionStatus::Ready,
+            _ => SessionStatus::Destroyed,
+        }
+    }
+
+    /// Ends and removes a session, and wins over everything that runs in it, in whatever process.
+    /// An unknown session is gone already.
+    pub async fn destroy_session(&self, agent: &AgentId, id: &SessionId) -> Result<()> {
+        let inner = lock(&self.shared.sessions)
+            .get(&(agent.clone(), id.clone()))
+            .cloned();
+        if let Some(inner) = inner {
+            return Session::of(self.shared.clone(), inner).destroy().await;
+        }
+        let Some(store) = self.shared.place.durable().cloned() else {
+            return Ok(());
+        };
+        let owner = Owner {
+            agent: agent.clone(),
+            session: id.clone(),
+        };
+        let (agent, id) = (agent.clone(), id.clone());
+        if blocking(move || store.destroy(&agent, &id)).await? {
+            self.shared.record(&owner, None, Fact::SessionDestroyed)?;
+        }
+        Ok(())
     }
 
     /// A session for one execution. Nothing is written to disk.

@@ -1,6 +1,7 @@
 //! What all sessions of one [`crate::Sandbox`] have in common.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brig_audit::{Event as Fact, Record, Recorder};
@@ -10,8 +11,10 @@ use jiff::Timestamp;
 use crate::backend::Permit;
 use crate::request::Work;
 use crate::session::Inner;
+use crate::store::{Place, Store};
 use crate::{
-    AgentId, Backend, Error, ExecutionId, ExecutionStatus, Outcome, Plan, Report, Result, SessionId,
+    AgentId, Backend, Error, ExecutionId, ExecutionStatus, Outcome, Plan, Report, Result,
+    SessionConfig, SessionId,
 };
 
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub(crate) struct Shared {
     pub backend: Arc<dyn Backend>,
     pub decider: Arc<dyn Decider>,
     pub recorder: Arc<dyn Recorder>,
+    pub place: Place,
     pub sessions: Mutex<HashMap<(AgentId, SessionId), Arc<Inner>>>,
 }
 
@@ -35,6 +39,11 @@ pub(crate) struct Owner {
 }
 
 impl Shared {
+    pub fn plan(&self, config: &SessionConfig, layers: Vec<PathBuf>) -> Result<Plan> {
+        let state = self.place.durable().map(Store::root);
+        Plan::make_beside(config, self.backend.as_ref(), layers, state)
+    }
+
     pub fn record(
         &self,
         owner: &Owner,

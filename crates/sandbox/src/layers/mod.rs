@@ -16,9 +16,10 @@ mod walk;
 
 pub use mirror::{MirrorStats, mirror};
 
-pub(crate) use digest::{Summary, summarize};
+pub(crate) use digest::{hex, summarize};
 pub(crate) use link::link_tree;
 pub(crate) use merge::merge;
+pub(crate) use walk::usage;
 
 /// Deeper trees are refused: every level costs two descriptors while it is walked.
 pub(crate) const MAX_DEPTH: usize = 128;

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxAttributes, StatxFlags, XattrFlags,
-    fgetxattr, fremovexattr, fsetxattr, openat, statx, unlinkat,
+    fgetxattr, fremovexattr, fsetxattr, open, openat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -152,6 +153,24 @@ fn remove_below(folder: impl AsFd, name: &CStr, depth: usize) -> io::Result<()> 
         remove_below(&inside, &entry, depth + 1)?;
     }
     Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
+}
+
+/// What the files below a folder take on disk.
+pub(crate) fn usage(folder: &Path) -> io::Result<u64> {
+    fn below(folder: &OwnedFd, depth: usize) -> io::Result<u64> {
+        let mut bytes = 0;
+        for name in names(folder)? {
+            match meta_at(folder, &name)? {
+                Some(found) if found.kind == Kind::Folder && depth < MAX_DEPTH => {
+                    bytes += below(&open_folder(folder, &name)?, depth + 1)?;
+                }
+                found => bytes += found.map_or(0, |found| found.blocks * 512),
+            }
+        }
+        Ok(bytes)
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    below(&open(folder, flags, Mode::empty())?, 0)
 }
 
 pub(super) fn too_deep() -> io::Error {

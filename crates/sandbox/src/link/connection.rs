@@ -105,6 +105,10 @@ impl Connection {
         }
     }
 
+    pub fn is_open(&self) -> bool {
+        self.shared.routes().closed.is_none()
+    }
+
     pub fn lost(&self) -> Error {
         let routes = self.shared.routes();
         Error::InstanceLost(

@@ -148,6 +148,10 @@ impl<G: Guard> Instance for GuestInstance<G> {
         self.guard.process_id()
     }
 
+    fn is_alive(&self) -> bool {
+        self.connection.is_open()
+    }
+
     async fn destroy(&self) -> Result<()> {
         self.guard.kill();
         self.guard.release().await

@@ -8,7 +8,9 @@ use tokio::time::timeout;
 
 use super::Session;
 use super::inner::{Inner, Phase};
+use super::live::Slot;
 use crate::shared::{Shared, lock};
+use crate::store::blocking;
 use crate::{Error, KillReason, Result};
 
 /// How long executions may take to say how they ended, before their instance is ended under them.
@@ -28,7 +30,8 @@ impl Session {
 impl Inner {
     async fn destroy(self: Arc<Self>, shared: &Shared) -> Result<()> {
         if !self.doom() {
-            return self.wait_until(|phase, _| phase == Phase::Destroyed).await;
+            self.wait_until(|phase, _| phase == Phase::Destroyed).await;
+            return Ok(());
         }
         let quiet = self.wait_until(|_, open| open == 0);
         let _ = timeout(FAREWELL, quiet).await;
@@ -38,10 +41,25 @@ impl Inner {
             Some(live) => live.instance.destroy().await,
             None => Ok(()),
         };
+        let removed = self.remove_folder(&mut slot, shared).await;
         drop(slot);
         let recorded = shared.record(&self.owner, None, Fact::SessionDestroyed);
         self.abandon(shared);
-        ended.and(recorded)
+        ended.and(removed).and(recorded)
+    }
+
+    async fn remove_folder(&self, slot: &mut Slot, shared: &Shared) -> Result<()> {
+        lock(&self.state).busy.detach();
+        let home = slot.home.take();
+        // If another process took it away, what has the name now is not this session.
+        let ours = home.as_ref().map_or(self.durable, |home| home.in_place());
+        if !ours {
+            return Ok(());
+        }
+        let store = shared.place.store()?.clone();
+        let (agent, id) = self.key();
+        // The lock is let go only when there is nothing left to open.
+        blocking(move || store.destroy(&agent, &id).map(|_| drop(home))).await
     }
 
     /// Says whether this call is the one that destroys.
@@ -55,7 +73,7 @@ impl Inner {
         true
     }
 
-    async fn wait_until(&self, reached: impl Fn(Phase, usize) -> bool) -> Result<()> {
+    async fn wait_until(&self, reached: impl Fn(Phase, usize) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -65,7 +83,7 @@ impl Inner {
                 reached(state.phase, state.open)
             };
             if now {
-                return Ok(());
+                return;
             }
             changed.await;
         }

@@ -1,20 +1,21 @@
-//! Decide, record, run, record, answer.
+//! Decide, record, run, save, record, answer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brig_policy::Decision;
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::inner::{Inner, Live, Ticket};
+use super::inner::Inner;
+use super::live::Live;
+use super::ticket::Ticket;
 use crate::backend::Permit;
 use crate::execution::supervise::{Watched, killed, supervise};
 use crate::execution::{Channels, channels};
 use crate::request::Work;
 use crate::shared::{Shared, lock};
-use crate::{ExecutionId, KillReason, Language, Outcome, Report, Request, Result, Running};
+use crate::{ExecutionId, KillReason, Language, Report, Request, Result, Running};
 
 impl Session {
     /// Runs something, once. A denial is [`crate::Error::Denied`].
@@ -27,7 +28,7 @@ impl Session {
             events,
         } = channels(prepared.stream);
         let mut ticket = Ticket::take(&self.inner, control.clone())?;
-        let (live, permit) = match self.begin(&ticket.id, &prepared.exec.work).await {
+        let (live, permit) = match self.begin_execution(&ticket.id, &prepared.exec.work).await {
             Ok(begun) => begun,
             Err(error) => {
                 ticket.fail(&error);
@@ -66,7 +67,7 @@ impl Session {
         self.start(Request::command(command)).await?.wait().await
     }
 
-    async fn begin(&self, id: &ExecutionId, work: &Work) -> Result<(Live, Permit)> {
+    async fn begin_execution(&self, id: &ExecutionId, work: &Work) -> Result<(Live, Permit)> {
         let owner = &self.inner.owner;
         let plan = lock(&self.inner.state).plan.clone();
         let decision = self.shared.decide(owner, id, work, &plan)?;
@@ -92,17 +93,42 @@ async fn carry_out(
 ) -> Result<Report> {
     let watch = supervise(live.instance.as_ref(), work).await;
     if watch.lost {
-        live.lost.store(true, Ordering::Release);
+        live.give_up();
     }
-    let result = watch
-        .result
-        .or_else(|error| lost_to_destroy(inner, watch.lost).ok_or(error));
+    let mut result = watch.result;
+    if result.is_err() && live.is_lost() && inner.was_destroyed(shared) {
+        // Destroy wins over what runs; that is an outcome, not a failure.
+        result = Ok(killed(KillReason::Destroyed, Duration::ZERO));
+    }
+    let saved = match &result {
+        Ok(_) if !live.is_lost() => inner.save(shared, &live).await,
+        _ => Ok(()),
+    };
     shared.record_end(&inner.owner, id, result.as_ref())?;
-    Ok(shared.report(&inner.owner, id, decision, &live.plan, Some(result?)))
+    let outcome = result?;
+    saved?;
+    Ok(shared.report(&inner.owner, id, decision, &live.plan, Some(outcome)))
 }
 
-/// Destroy wins over what runs; that is an outcome, not a failure.
-fn lost_to_destroy(inner: &Inner, lost: bool) -> Option<Outcome> {
-    let doomed = lost && lock(&inner.state).doomed();
-    doomed.then(|| killed(KillReason::Destroyed, Duration::ZERO))
+impl Inner {
+    /// Mirrors the files to disk, if they are kept: nothing that was answered is lost.
+    pub(super) async fn save(&self, shared: &Shared, live: &Live) -> Result<()> {
+        let Some(head) = &live.head else {
+            return Ok(());
+        };
+        let _one_at_a_time = self.saving.lock().await;
+        match live.instance.save(head).await {
+            Err(_) if self.was_destroyed(shared) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// By this process or by another.
+    fn was_destroyed(&self, shared: &Shared) -> bool {
+        if lock(&self.state).doomed() {
+            return true;
+        }
+        let store = shared.place.durable();
+        store.is_some_and(|store| !store.exists(&self.owner.agent, &self.owner.session))
+    }
 }

@@ -3,6 +3,7 @@
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Session;
+use super::ticket::Transfer;
 use crate::backend::FileEntry;
 use crate::{Error, Result};
 
@@ -15,10 +16,14 @@ impl Session {
         mut content: impl AsyncRead + Send + Unpin,
     ) -> Result<u64> {
         let path = below_workspace(path)?;
+        let _transfer = Transfer::begin(&self.inner)?;
         let live = self.inner.live(&self.shared).await?;
-        live.instance
+        let size = live
+            .instance
             .put_file(path, mode & 0o777, &mut content)
-            .await
+            .await?;
+        self.inner.save(&self.shared, &live).await?;
+        Ok(size)
     }
 
     /// Reads a regular file below the workspace. Gives back its size.
@@ -28,6 +33,7 @@ impl Session {
         mut into: impl AsyncWrite + Send + Unpin,
     ) -> Result<u64> {
         let path = below_workspace(path)?;
+        let _transfer = Transfer::begin(&self.inner)?;
         let live = self.inner.live(&self.shared).await?;
         live.instance.get_file(path, &mut into).await
     }
@@ -35,6 +41,7 @@ impl Session {
     /// Lists one folder of the workspace; `.` is the workspace itself.
     pub async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>> {
         let path = below_workspace(path)?;
+        let _transfer = Transfer::begin(&self.inner)?;
         let live = self.inner.live(&self.shared).await?;
         live.instance.list_files(path).await
     }

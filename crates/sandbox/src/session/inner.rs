@@ -1,29 +1,29 @@
 //! The state behind all handles to one session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
-use crate::backend::ExecCommand;
+use super::busy::BusyFlag;
+use super::live::Slot;
 use crate::execution::table::Table;
-use crate::sandbox::SessionInfo;
 use crate::shared::{Owner, Shared, lock};
-use crate::{
-    AgentId, Error, ExecutionId, Instance, Plan, Report, Result, SessionConfig, SessionId,
-    SessionStatus,
-};
+use crate::{AgentId, Error, Plan, Result, SessionConfig, SessionId, SessionStatus};
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub owner: Owner,
     pub config: SessionConfig,
     pub created: Timestamp,
+    /// Whether it is kept on disk and outlives the process.
+    pub durable: bool,
     /// Never held across an await.
     pub state: Mutex<State>,
-    /// The instance. Held while it is started, saved, replaced or ended.
+    /// The instance and the folder. Held while either of them is opened, replaced or ended.
     pub slot: tokio::sync::Mutex<Slot>,
+    /// Held while files are mirrored to disk: one at a time.
+    pub saving: tokio::sync::Mutex<()>,
     /// Told whenever an execution ends and when the session is gone.
     pub changed: Notify,
 }
@@ -42,81 +42,77 @@ pub(crate) struct State {
     pub phase: Phase,
     /// Executions that are pending or running.
     pub open: usize,
+    /// File transfers under way.
+    pub transfers: usize,
     pub table: Table,
     /// The newest plan that was made for it.
     pub plan: Arc<Plan>,
+    /// Shows other processes that something runs.
+    pub busy: BusyFlag,
+    /// An instance was lost that held the only copy of the files.
+    pub files_lost: bool,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub live: Option<Live>,
-}
-
-/// An instance and what it was started with.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    pub instance: Arc<dyn Instance>,
-    pub plan: Arc<Plan>,
-    /// Set when it is of no more use.
-    pub lost: Arc<AtomicBool>,
-}
-
-impl Live {
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+impl State {
+    pub fn doomed(&self) -> bool {
+        matches!(self.phase, Phase::Destroying | Phase::Destroyed)
     }
 }
 
 impl Inner {
     pub fn new(
-        agent: AgentId,
-        id: SessionId,
+        owner: Owner,
         config: SessionConfig,
         created: Timestamp,
+        durable: bool,
         plan: Plan,
     ) -> Self {
         Self {
-            owner: Owner { agent, session: id },
+            owner,
             config,
             created,
+            durable,
             state: Mutex::new(State {
                 phase: Phase::Provisioning,
                 open: 0,
+                transfers: 0,
                 table: Table::default(),
                 plan: Arc::new(plan),
+                busy: BusyFlag::default(),
+                files_lost: false,
             }),
             slot: tokio::sync::Mutex::default(),
+            saving: tokio::sync::Mutex::default(),
             changed: Notify::new(),
         }
     }
 
-    /// Takes the name, if it is free.
+    pub fn key(&self) -> (AgentId, SessionId) {
+        (self.owner.agent.clone(), self.owner.session.clone())
+    }
+
+    /// Takes the name in this process, if it is free.
     pub fn register(self: &Arc<Self>, shared: &Shared) -> Result<()> {
         let mut sessions = lock(&shared.sessions);
-        let key = (self.owner.agent.clone(), self.owner.session.clone());
-        if sessions.contains_key(&key) {
+        if sessions.contains_key(&self.key()) {
             return Err(Error::SessionExists {
                 session: self.owner.session.to_string(),
             });
         }
-        sessions.insert(key, self.clone());
+        sessions.insert(self.key(), self.clone());
         Ok(())
     }
 
-    /// Gives the name back.
-    pub fn unregister(&self, shared: &Shared) {
-        let key = (self.owner.agent.clone(), self.owner.session.clone());
+    /// Gives the name back, and lets nobody in any more.
+    pub fn abandon(&self, shared: &Shared) {
         let mut sessions = lock(&shared.sessions);
         if sessions
-            .get(&key)
+            .get(&self.key())
             .is_some_and(|other| std::ptr::eq(other.as_ref(), self))
         {
-            sessions.remove(&key);
+            sessions.remove(&self.key());
         }
-    }
-
-    pub fn abandon(&self, shared: &Shared) {
-        self.unregister(shared);
+        drop(sessions);
         lock(&self.state).phase = Phase::Destroyed;
         self.changed.notify_waiters();
     }
@@ -133,18 +129,6 @@ impl Inner {
         }
     }
 
-    pub fn info(&self, backend: &str) -> SessionInfo {
-        SessionInfo {
-            agent: self.owner.agent.clone(),
-            id: self.owner.session.clone(),
-            status: self.status(),
-            created: self.created,
-            backend: backend.into(),
-            layers: 0,
-            bytes: 0,
-        }
-    }
-
     pub fn gone(&self) -> Error {
         Error::NoSession {
             agent: self.owner.agent.to_string(),
@@ -152,115 +136,36 @@ impl Inner {
         }
     }
 
+    pub fn busy(&self, problem: impl Into<String>) -> Error {
+        Error::SessionBusy {
+            session: self.owner.session.to_string(),
+            problem: problem.into(),
+        }
+    }
+
     /// Moves between phases, unless the session is being destroyed: that wins.
-    fn enter(&self, phase: Phase) -> Result<()> {
+    pub fn enter(&self, phase: Phase) -> Result<()> {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Destroying | Phase::Destroyed) {
+        if state.doomed() {
             return Err(self.gone());
         }
         state.phase = phase;
         Ok(())
     }
 
-    /// The instance, started if there is none.
-    pub async fn live(&self, shared: &Shared) -> Result<Live> {
-        let mut slot = self.slot.lock().await;
-        self.live_in(&mut slot, shared).await
-    }
-
-    pub async fn live_in(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {
-        if lock(&self.state).doomed() {
-            return Err(self.gone());
+    /// Refuses while something runs. The slot is held, so nothing can begin meanwhile.
+    pub fn idle(&self) -> Result<()> {
+        let state = lock(&self.state);
+        match (state.open, state.transfers) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(self.busy("files are being transferred")),
+            (1, _) => Err(self.busy("an execution is under way")),
+            (count, _) => Err(self.busy(format!("{count} executions are under way"))),
         }
-        if let Some(live) = slot.live.as_ref().filter(|live| !live.is_lost()) {
-            return Ok(live.clone());
-        }
-        if let Some(lost) = slot.live.take() {
-            lost.instance.destroy().await?;
-        }
-        self.enter(Phase::Provisioning)?;
-        let started = self.start_instance(shared).await;
-        let phase = if started.is_ok() {
-            Phase::Open
-        } else {
-            Phase::Failed
-        };
-        let entered = self.enter(phase);
-        let live = started?;
-        // Kept also if the session is doomed: whoever destroys it waits for this slot.
-        slot.live = Some(live.clone());
-        entered?;
-        Ok(live)
     }
 
-    async fn start_instance(&self, shared: &Shared) -> Result<Live> {
-        let plan = Plan::make(&self.config, shared.backend.as_ref(), Vec::new())?;
-        let instance: Arc<dyn Instance> = shared.backend.create(&plan).await?.into();
-        let plan = Arc::new(plan);
-        lock(&self.state).plan = plan.clone();
-        Ok(Live {
-            instance,
-            plan,
-            lost: Arc::default(),
-        })
-    }
-}
-
-impl State {
-    pub fn doomed(&self) -> bool {
-        matches!(self.phase, Phase::Destroying | Phase::Destroyed)
-    }
-}
-
-/// A place in the session's table, given back whatever happens.
-pub(crate) struct Ticket {
-    inner: Arc<Inner>,
-    pub id: ExecutionId,
-    finished: bool,
-}
-
-impl Ticket {
-    pub fn take(inner: &Arc<Inner>, control: mpsc::UnboundedSender<ExecCommand>) -> Result<Self> {
-        let id = ExecutionId::random();
-        let mut state = lock(&inner.state);
-        if state.doomed() {
-            return Err(inner.gone());
-        }
-        state.open += 1;
-        state.table.add(&id, control);
-        Ok(Self {
-            inner: inner.clone(),
-            id,
-            finished: false,
-        })
-    }
-
-    pub fn started(&self) {
-        lock(&self.inner.state).table.started(&self.id);
-    }
-
-    pub fn finish(&mut self, result: &Result<Report>) {
-        self.settle(result.as_ref());
-    }
-
-    pub fn fail(&mut self, error: &Error) {
-        self.settle(Err(error));
-    }
-
-    fn settle(&mut self, result: Result<&Report, &Error>) {
-        self.finished = true;
-        let mut state = lock(&self.inner.state);
-        state.table.finish(&self.id, result);
-        state.open -= 1;
-        drop(state);
-        self.inner.changed.notify_waiters();
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.fail(&Error::InstanceLost("the execution was abandoned".into()));
-        }
+    /// Whether its files are mirrored to disk after every execution.
+    pub fn keeps_files(&self) -> bool {
+        self.durable && self.config.workspace.is_none()
     }
 }

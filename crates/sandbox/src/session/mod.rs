@@ -1,14 +1,16 @@
 //! A place with files that lives across executions.
 
+mod busy;
 mod checkpoints;
 mod destroy;
 mod execute;
 mod files;
 mod inner;
+mod live;
+mod open;
+mod ticket;
 
 use std::sync::Arc;
-
-use jiff::Timestamp;
 
 pub use checkpoints::Checkpoint;
 pub(crate) use inner::Inner;
@@ -16,7 +18,7 @@ pub(crate) use inner::Inner;
 use crate::execution::ExecutionInfo;
 use crate::shared::{Shared, lock};
 use crate::{
-    AgentId, ControlState, Error, ExecutionId, KillReason, Plan, Result, SessionConfig, SessionId,
+    AgentId, ControlState, Error, ExecutionId, KillReason, Result, SessionConfig, SessionId,
     SessionStatus,
 };
 
@@ -30,24 +32,6 @@ pub struct Session {
 impl Session {
     pub(crate) fn of(shared: Arc<Shared>, inner: Arc<Inner>) -> Self {
         Self { shared, inner }
-    }
-
-    pub(crate) async fn create(
-        shared: Arc<Shared>,
-        agent: AgentId,
-        id: SessionId,
-        config: SessionConfig,
-    ) -> Result<Self> {
-        let plan = Plan::make(&config, shared.backend.as_ref(), Vec::new())?;
-        let created = plan.created(shared.backend.name());
-        let inner = Arc::new(Inner::new(agent, id, config, Timestamp::now(), plan));
-        inner.register(&shared)?;
-        let session = Self { shared, inner };
-        let unfinished = Unfinished(Some(&session));
-        session.shared.record(&session.inner.owner, None, created)?;
-        session.inner.live(&session.shared).await?;
-        unfinished.keep();
-        Ok(session)
     }
 
     pub fn agent(&self) -> &AgentId {
@@ -64,7 +48,7 @@ impl Session {
     }
 
     pub fn status(&self) -> SessionStatus {
-        self.inner.status()
+        self.inner.status_in(&self.shared)
     }
 
     /// What holds each limit, and how strongly.
@@ -92,21 +76,22 @@ impl Session {
             .table
             .kill(id, KillReason::Cancelled)
     }
-}
 
-/// Takes a session back that never came to be, also when its maker stopped waiting.
-struct Unfinished<'a>(Option<&'a Session>);
-
-impl Unfinished<'_> {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(session) = self.0 {
-            session.inner.abandon(&session.shared);
+    /// Ends the instance; the session and its files stay. Another process may open it then.
+    pub async fn close(&self) -> Result<()> {
+        let mut slot = self.inner.slot.lock().await;
+        self.inner.idle()?;
+        if let Some(live) = slot.live.take() {
+            if !self.inner.durable && self.inner.config.workspace.is_none() && !live.is_lost() {
+                let head = self.inner.home_in(&mut slot, &self.shared).await?.head();
+                live.instance.save(&head).await?;
+            }
+            live.instance.destroy().await?;
         }
+        if self.inner.durable {
+            lock(&self.inner.state).busy.detach();
+            slot.home = None;
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,188 @@
+//! How a session comes to be: made anew, found on disk, or forked from another.
+
+use std::sync::Arc;
+
+use brig_audit::Event as Fact;
+use jiff::Timestamp;
+
+use super::Session;
+use super::inner::{Inner, Phase};
+use super::live::wait_for_home;
+use crate::needs;
+use crate::shared::{Owner, Shared, lock};
+use crate::store::{Home, SessionRecord, Store, blocking};
+use crate::{
+    AgentId, Control, Controls, Error, Plan, Result, SessionConfig, SessionId, SessionStatus,
+    Strength,
+};
+
+impl Session {
+    pub(crate) async fn create(
+        shared: Arc<Shared>,
+        agent: AgentId,
+        id: SessionId,
+        config: SessionConfig,
+    ) -> Result<Self> {
+        let plan = shared.plan(&config, Vec::new())?;
+        let store = shared.place.durable().cloned();
+        if store.is_some() && config.workspace.is_none() {
+            can_save(&config, &plan)?;
+        }
+        let created = plan.created(shared.backend.name());
+        let owner = Owner { agent, session: id };
+        let inner = Inner::new(owner, config, Timestamp::now(), store.is_some(), plan);
+        let session = Self::begin(shared, inner)?;
+        let unfinished = Unfinished(Some(&session));
+        if let Some(store) = store {
+            let record = session.inner.new_record(session.shared.backend.name());
+            session
+                .settle_in(blocking(move || store.create(record)).await?)
+                .await?;
+        }
+        session.shared.record(&session.inner.owner, None, created)?;
+        session.inner.live(&session.shared).await?;
+        unfinished.keep();
+        Ok(session)
+    }
+
+    /// The one of this process, or one from disk, when no other process has it open.
+    pub(crate) async fn open(shared: Arc<Shared>, agent: &AgentId, id: &SessionId) -> Result<Self> {
+        let find = || {
+            lock(&shared.sessions)
+                .get(&(agent.clone(), id.clone()))
+                .cloned()
+        };
+        let missing = || Error::NoSession {
+            agent: agent.to_string(),
+            session: id.to_string(),
+        };
+        loop {
+            if let Some(inner) = find() {
+                return Ok(Self {
+                    shared: shared.clone(),
+                    inner,
+                });
+            }
+            let store = shared.place.durable().ok_or_else(missing)?;
+            match wait_for_home(store, agent, id, || find().is_some()).await? {
+                Some(home) => return Self::opened(shared.clone(), *home).await,
+                None => continue,
+            }
+        }
+    }
+
+    async fn opened(shared: Arc<Shared>, home: Home) -> Result<Self> {
+        let SessionRecord {
+            agent,
+            id,
+            created,
+            backend,
+            config,
+            ..
+        } = home.record.clone();
+        if backend != shared.backend.name() {
+            let problem = format!("session `{id}` belongs to the {backend} backend");
+            return Err(Error::InvalidConfig {
+                what: "backend",
+                problem,
+            });
+        }
+        let plan = shared.plan(&config, Vec::new())?;
+        let owner = Owner { agent, session: id };
+        let session = Self::begin(shared, Inner::new(owner, config, created, true, plan))?;
+        session.settle_in(home).await?;
+        session.inner.enter(Phase::Open)?;
+        Ok(session)
+    }
+
+    /// A session on layers of another.
+    pub(super) async fn forked(
+        &self,
+        id: SessionId,
+        make: impl FnOnce(SessionRecord) -> Result<Home> + Send + 'static,
+        facts: Vec<Fact>,
+    ) -> Result<Self> {
+        let source = &self.inner;
+        let owner = Owner {
+            agent: source.owner.agent.clone(),
+            session: id,
+        };
+        let plan = self.shared.plan(&source.config, Vec::new())?;
+        let created = plan.created(self.shared.backend.name());
+        let config = source.config.clone();
+        let inner = Inner::new(owner, config, Timestamp::now(), source.durable, plan);
+        let session = Self::begin(self.shared.clone(), inner)?;
+        let unfinished = Unfinished(Some(&session));
+        let record = session.inner.new_record(self.shared.backend.name());
+        session
+            .settle_in(blocking(move || make(record)).await?)
+            .await?;
+        for fact in std::iter::once(created).chain(facts) {
+            session.shared.record(&session.inner.owner, None, fact)?;
+        }
+        session.inner.enter(Phase::Open)?;
+        unfinished.keep();
+        Ok(session)
+    }
+
+    fn begin(shared: Arc<Shared>, inner: Inner) -> Result<Self> {
+        let inner = Arc::new(inner);
+        inner.register(&shared)?;
+        Ok(Self { shared, inner })
+    }
+
+    async fn settle_in(&self, home: Home) -> Result<()> {
+        let mut slot = self.inner.slot.lock().await;
+        lock(&self.inner.state).busy.attach(home.busy_file()?);
+        slot.home = Some(Box::new(home));
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Also notices when another process destroyed the session.
+    pub fn status_in(&self, shared: &Shared) -> SessionStatus {
+        let status = self.status();
+        let settled = matches!(status, SessionStatus::Ready | SessionStatus::Failed);
+        match shared.place.durable() {
+            Some(store) if settled && !store.exists(&self.owner.agent, &self.owner.session) => {
+                SessionStatus::Destroyed
+            }
+            _ => status,
+        }
+    }
+}
+
+/// A session that is kept needs a backend that can save, or the operator's word.
+pub(super) fn can_save(config: &SessionConfig, plan: &Plan) -> Result<()> {
+    let controls = Controls(plan.enforcement().to_vec());
+    match needs::unmet(Control::Checkpoint, Strength::Observed, &controls) {
+        Some(unmet) if !config.waive.contains(&Control::Checkpoint) => {
+            Err(Error::Unenforceable(vec![unmet]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes a session back that never came to be, also when its maker stopped waiting.
+struct Unfinished<'a>(Option<&'a Session>);
+
+impl Unfinished<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let Some(Session { shared, inner }) = self.0 else {
+            return;
+        };
+        // Only its own folder: a name that was taken belongs to somebody else.
+        let made = inner.slot.try_lock().is_ok_and(|slot| slot.home.is_some());
+        if let Some(store) = shared.place.durable().filter(|_| made) {
+            let _ = Store::destroy(store, &inner.owner.agent, &inner.owner.session);
+        }
+        inner.abandon(shared);
+    }
+}

@@ -1,0 +1,127 @@
+//! The saved states of one session, on disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Store;
+use super::atomic::{read_json, write_json};
+use super::home::{CHECKPOINTS, Home};
+use super::record::LayerRef;
+use crate::layers::hex;
+use crate::{AgentId, CheckpointName, Error, Result, SessionId};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CheckpointRecord {
+    pub version: u32,
+    pub name: CheckpointName,
+    pub created: Timestamp,
+    /// Over the digests of the layers.
+    pub digest: String,
+    pub layers: Vec<LayerRef>,
+}
+
+impl CheckpointRecord {
+    pub fn new(name: CheckpointName, layers: Vec<LayerRef>) -> Self {
+        let digest = digest(&layers);
+        Self {
+            version: 1,
+            name,
+            created: Timestamp::now(),
+            digest,
+            layers,
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.bytes).sum()
+    }
+}
+
+fn digest(layers: &[LayerRef]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"brig checkpoint 1\n");
+    for layer in layers {
+        hash.update(layer.digest.as_str());
+        hash.update(b"\n");
+    }
+    hex(&hash.finalize())
+}
+
+impl Store {
+    /// Oldest first.
+    pub fn checkpoints(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+    ) -> io::Result<Vec<CheckpointRecord>> {
+        let mut list = checkpoints_in(&self.session_path(agent, id))?;
+        list.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        Ok(list)
+    }
+}
+
+/// The records in the folder of a session.
+pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>> {
+    let mut list = Vec::new();
+    for entry in fs::read_dir(session.join(CHECKPOINTS))? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            list.push(read_json(&path)?);
+        }
+    }
+    Ok(list)
+}
+
+impl Home {
+    /// A state whose record agrees with itself. Its layers are verified apart.
+    pub fn checkpoint(&self, name: &CheckpointName) -> Result<CheckpointRecord> {
+        let record: CheckpointRecord = match read_json(&self.checkpoint_path(name)) {
+            Ok(record) => record,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::NoCheckpoint(name.to_string()));
+            }
+            Err(error) => return Err(tampered(name, error.to_string())),
+        };
+        if record.name != *name || record.digest != digest(&record.layers) {
+            return Err(tampered(name, "its record does not agree with itself"));
+        }
+        Ok(record)
+    }
+
+    pub fn has_checkpoint(&self, name: &CheckpointName) -> bool {
+        self.checkpoint_path(name).exists()
+    }
+
+    pub fn write_checkpoint(&self, record: &CheckpointRecord) -> Result<()> {
+        write_json(&self.checkpoint_path(&record.name), record).map_err(|e| self.failed(e))
+    }
+
+    pub fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {
+        match fs::remove_file(self.checkpoint_path(name)) {
+            Ok(()) => self.store.collect().map_err(|error| self.failed(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::NoCheckpoint(name.to_string()))
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn checkpoint_path(&self, name: &CheckpointName) -> PathBuf {
+        self.path.join(CHECKPOINTS).join(format!("{name}.json"))
+    }
+}
+
+pub(crate) fn tampered(name: &CheckpointName, problem: impl Into<String>) -> Error {
+    Error::CheckpointTampered {
+        name: name.to_string(),
+        problem: problem.into(),
+    }
+}

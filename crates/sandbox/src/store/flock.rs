@@ -1,0 +1,67 @@
+//! Locks between processes. The kernel lets go of them when their process dies.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    path: PathBuf,
+    file: File,
+}
+
+impl FileLock {
+    /// Nothing if somebody else has it.
+    pub fn try_exclusive(path: &Path) -> io::Result<Option<Self>> {
+        Self::take(path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    pub fn try_shared(path: &Path) -> io::Result<Option<Self>> {
+        Self::take(path, FlockOperation::NonBlockingLockShared)
+    }
+
+    pub fn exclusive(path: &Path) -> io::Result<Option<Self>> {
+        Self::take(path, FlockOperation::LockExclusive)
+    }
+
+    pub fn shared(path: &Path) -> io::Result<Option<Self>> {
+        Self::take(path, FlockOperation::LockShared)
+    }
+
+    fn take(path: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        match flock(&file, operation) {
+            Ok(()) => Ok(Some(Self {
+                path: path.into(),
+                file,
+            })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether its name still leads to it. It does not when its folder was taken away.
+    pub fn in_place(&self) -> bool {
+        let (Ok(held), Ok(named)) = (self.file.metadata(), self.path.metadata()) else {
+            return false;
+        };
+        (held.dev(), held.ino()) == (named.dev(), named.ino())
+    }
+
+    /// The folder of the lock got another name.
+    pub fn moved(mut self, path: PathBuf) -> Self {
+        self.path = path;
+        self
+    }
+}

@@ -1,0 +1,93 @@
+//! Who has a session open, so that another process can end it.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use super::atomic::{read_json, write_note};
+
+const FILE: &str = "owner.json";
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    pub pid: u32,
+    /// In the clock ticks of the kernel: a number that is used again has another start.
+    pub start: u64,
+}
+
+impl Process {
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self {
+            pid,
+            start: start_time(pid)?,
+        })
+    }
+
+    /// Ends it, if it is still the same, and waits until it is gone.
+    fn kill(self) -> io::Result<()> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(());
+        };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return Ok(());
+        };
+        // Looked up after the handle was opened, so handle and start belong together.
+        if start_time(self.pid) != Some(self.start) {
+            return Ok(());
+        }
+        match pidfd_send_signal(&handle, Signal::KILL) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::SRCH) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let wait = Timespec::try_from(left).unwrap_or_default();
+            match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&wait)) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Owner {
+    pub owner: Process,
+    pub instance: Option<Process>,
+}
+
+impl Owner {
+    pub fn write(folder: &Path, instance: Option<u32>) -> io::Result<()> {
+        let owner = Process::of(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
+        let instance = instance.and_then(Process::of);
+        write_note(&folder.join(FILE), &Owner { owner, instance })
+    }
+
+    pub fn read(folder: &Path) -> Option<Self> {
+        read_json(&folder.join(FILE)).ok()
+    }
+
+    pub fn kill_instance(folder: &Path) -> io::Result<()> {
+        match Self::read(folder).and_then(|owner| owner.instance) {
+            Some(instance) => instance.kill(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name of the program is in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}

@@ -1,0 +1,361 @@
+//! Sessions that outlive their process. A second `Sandbox` on the same folder stands for a second
+//! process: locks between processes hold between the two as well.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+use super::fake::{Fake, agent, session, words};
+use crate::shared::lock;
+use crate::{Error, KillReason, Limit, Request, Sandbox, Session, SessionConfig, SessionStatus};
+
+struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("folder"),
+        }
+    }
+
+    fn process(&self) -> (Arc<Fake>, Sandbox) {
+        let fake = Arc::new(Fake::default());
+        let state = self.folder.path().join("state");
+        let sandbox = Sandbox::builder(fake.clone())
+            .state_dir(state)
+            .build()
+            .expect("sandbox");
+        (fake, sandbox)
+    }
+
+    fn entries(&self, folder: &str) -> usize {
+        fs::read_dir(self.folder.path().join("state").join(folder)).map_or(0, |entries| {
+            entries
+                .flatten()
+                .filter(|e| e.file_name() != ".lock")
+                .count()
+        })
+    }
+}
+
+async fn create(sandbox: &Sandbox, id: &str) -> Session {
+    let created = sandbox
+        .create_session(&agent(), Some(session(id)), Default::default())
+        .await;
+    created.expect("session")
+}
+
+async fn read(session: &Session, name: &str) -> Option<String> {
+    let report = session
+        .run(words(&format!("read {name}")))
+        .await
+        .expect("report");
+    let outcome = report.outcome.expect("outcome");
+    outcome
+        .success()
+        .then(|| String::from_utf8(outcome.stdout.bytes).expect("text"))
+}
+
+#[tokio::test]
+async fn files_outlive_the_process() {
+    let machine = Machine::new();
+    let (_, first) = machine.process();
+    let session_1 = create(&first, "s").await;
+    session_1.run(words("write a one")).await.expect("report");
+    session_1.run(words("write b two")).await.expect("report");
+    drop((session_1, first));
+
+    let (_, second) = machine.process();
+    assert_eq!(
+        second.session_status(&agent(), &session("s")),
+        SessionStatus::Ready
+    );
+    let session_2 = second
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect("session");
+    assert_eq!(read(&session_2, "a").await.as_deref(), Some("one"));
+    session_2.run(words("rm a")).await.expect("report");
+    session_2
+        .upload("c", 0o644, &b"three"[..])
+        .await
+        .expect("upload");
+    drop((session_2, second));
+
+    let (_, third) = machine.process();
+    let session_3 = third
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect("session");
+    assert_eq!(
+        read(&session_3, "a").await,
+        None,
+        "what was removed stays removed"
+    );
+    assert_eq!(read(&session_3, "b").await.as_deref(), Some("two"));
+    assert_eq!(read(&session_3, "c").await.as_deref(), Some("three"));
+    let info = &third.list_sessions().expect("list")[0];
+    assert_eq!((info.backend.as_str(), info.layers), ("fake", 2));
+    session_3.destroy().await.expect("destroyed");
+    for folder in ["sessions", "layers", "staging", "trash"] {
+        assert_eq!(machine.entries(folder), 0, "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_instance_is_replaced_with_the_files_as_they_were_last_saved() {
+    let machine = Machine::new();
+    let (fake, sandbox) = machine.process();
+    let session = create(&sandbox, "s").await;
+    session.run(words("write a one")).await.expect("report");
+    session.run(words("die")).await.expect_err("lost");
+    assert_eq!(read(&session, "a").await.as_deref(), Some("one"));
+    assert_eq!(fake.started.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn many_openings_are_merged_into_few_layers() {
+    let machine = Machine::new();
+    drop(create(&machine.process().1, "s").await);
+    for round in 0..12 {
+        let (_, sandbox) = machine.process();
+        let session = sandbox
+            .open_session(&agent(), &session("s"))
+            .await
+            .expect("session");
+        session
+            .run(words(&format!("write f{round} {round}")))
+            .await
+            .expect("report");
+        session
+            .run(words(&format!("rm f{}", round - 2)))
+            .await
+            .expect("report");
+    }
+    let (fake, sandbox) = machine.process();
+    let session = sandbox
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect("session");
+    assert_eq!(read(&session, "f11").await.as_deref(), Some("11"));
+    assert_eq!(read(&session, "f10").await.as_deref(), Some("10"));
+    assert_eq!(read(&session, "f9").await, None);
+    assert!(lock(&fake.plans)[0].layers().len() <= 8);
+}
+
+#[tokio::test]
+async fn the_disk_limit_counts_what_is_there_already() {
+    let machine = Machine::new();
+    let (_, sandbox) = machine.process();
+    let mut config = SessionConfig::default();
+    config.limits.disk_bytes = Limit::asked(16 << 20);
+    let created = sandbox
+        .create_session(&agent(), Some(session("s")), config)
+        .await;
+    let created = created.expect("session");
+    let content = vec![1; 5 << 20];
+    created
+        .upload("big", 0o644, content.as_slice())
+        .await
+        .expect("upload");
+    drop((created, sandbox));
+    let (fake, sandbox) = machine.process();
+    let opened = sandbox
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect("session");
+    read(&opened, "nothing").await;
+    let disk = lock(&fake.plans)[0].limits().disk_bytes;
+    assert!(disk.asked);
+    assert!(disk.value <= 11 << 20 && disk.value > 10 << 20, "{disk:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_at_a_time() {
+    let machine = Machine::new();
+    let (_, first) = machine.process();
+    let session_1 = create(&first, "s").await;
+    let (_, second) = machine.process();
+    let busy = second
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect_err("busy");
+    let Error::SessionBusy { problem, .. } = &busy else {
+        panic!("{busy}")
+    };
+    assert!(
+        problem.contains(&std::process::id().to_string()),
+        "{problem}"
+    );
+    let taken = second
+        .create_session(&agent(), Some(session("s")), Default::default())
+        .await;
+    assert!(matches!(taken, Err(Error::SessionExists { .. })));
+
+    let waiting = tokio::spawn(async move { second.open_session(&agent(), &session("s")).await });
+    tokio::task::yield_now().await;
+    session_1.close().await.expect("closed");
+    waiting.await.expect("task").expect("it was waited for");
+}
+
+#[tokio::test]
+async fn a_closed_session_can_be_used_again() {
+    let machine = Machine::new();
+    let (fake, sandbox) = machine.process();
+    let session_1 = create(&sandbox, "s").await;
+    session_1.run(words("write a one")).await.expect("report");
+    session_1.close().await.expect("closed");
+    assert_eq!(fake.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(session_1.status(), SessionStatus::Ready);
+    assert_eq!(read(&session_1, "a").await.as_deref(), Some("one"));
+
+    let temporary = Sandbox::builder(fake.clone()).build().expect("sandbox");
+    let session_2 = create(&temporary, "s").await;
+    session_2.run(words("write a two")).await.expect("report");
+    session_2.close().await.expect("closed");
+    assert_eq!(
+        read(&session_2, "a").await.as_deref(),
+        Some("two"),
+        "also without a folder"
+    );
+}
+
+#[tokio::test]
+async fn another_process_sees_that_something_runs() {
+    let machine = Machine::new();
+    let (_, first) = machine.process();
+    let session_1 = create(&first, "s").await;
+    let (_, second) = machine.process();
+    let status = || second.session_status(&agent(), &session("s"));
+    assert_eq!(status(), SessionStatus::Ready);
+    let running = session_1
+        .start(Request::command(["sleep"]))
+        .await
+        .expect("running");
+    assert_eq!(status(), SessionStatus::Executing);
+    running.cancel();
+    running.wait().await.expect("report");
+    assert_eq!(status(), SessionStatus::Ready);
+}
+
+#[tokio::test]
+async fn destroy_from_another_process_wins() {
+    let machine = Machine::new();
+    let (fake, first) = machine.process();
+    let session_1 = create(&first, "s").await;
+    let running = session_1
+        .start(Request::command(["sleep"]))
+        .await
+        .expect("running");
+    let (_, second) = machine.process();
+    second
+        .destroy_session(&agent(), &session("s"))
+        .await
+        .expect("destroyed");
+    assert_eq!(
+        second.session_status(&agent(), &session("s")),
+        SessionStatus::Destroyed
+    );
+    // This backend has no process that could be ended from outside; its owner notices.
+    running.cancel();
+    running.wait().await.expect("report");
+    let after = session_1.run(words("echo hello")).await.expect_err("gone");
+    assert!(matches!(after, Error::NoSession { .. }), "{after}");
+    assert_eq!(session_1.status(), SessionStatus::Destroyed);
+    assert_eq!(fake.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(machine.entries("sessions"), 0);
+
+    let again = create(&second, "s").await;
+    session_1.destroy().await.expect("gone already");
+    again
+        .run(words("echo hello"))
+        .await
+        .expect("the new one of that name is untouched");
+}
+
+#[tokio::test]
+async fn an_instance_lost_to_a_destroy_elsewhere_was_destroyed() {
+    let machine = Machine::new();
+    let (_, first) = machine.process();
+    let session_1 = create(&first, "s").await;
+    let running = session_1
+        .start(Request::command(["sleep"]))
+        .await
+        .expect("running");
+    let (_, second) = machine.process();
+    second
+        .destroy_session(&agent(), &session("s"))
+        .await
+        .expect("destroyed");
+    session_1.run(words("die")).await.expect_err("gone");
+    let report = running.wait().await.expect("report");
+    let outcome = report.outcome.expect("outcome");
+    assert_eq!(outcome.killed, Some(KillReason::Destroyed));
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_swept() {
+    let machine = Machine::new();
+    let (_, sandbox) = machine.process();
+    let session_1 = create(&sandbox, "s").await;
+    session_1.run(words("write a one")).await.expect("report");
+    drop((session_1, sandbox));
+    let state = machine.folder.path().join("state");
+    let home = state.join("sessions/agent/s");
+    fs::create_dir_all(state.join("trash/x/y")).expect("folder");
+    fs::create_dir_all(state.join("staging/x")).expect("folder");
+    fs::write(state.join("staging/x/lock"), "").expect("file");
+    fs::create_dir_all(home.join("head-7/half")).expect("folder");
+    fs::create_dir_all(home.join("head-0.part")).expect("folder");
+    fs::create_dir_all(state.join("layers/.half")).expect("folder");
+    fs::write(home.join("session.new"), "half").expect("file");
+
+    let (_, sandbox) = machine.process();
+    assert_eq!(
+        (machine.entries("trash"), machine.entries("staging")),
+        (0, 0)
+    );
+    let session_2 = sandbox
+        .open_session(&agent(), &session("s"))
+        .await
+        .expect("session");
+    assert_eq!(read(&session_2, "a").await.as_deref(), Some("one"));
+    let heads = fs::read_dir(&home).expect("read").flatten();
+    let heads = heads.filter(|e| e.file_name().to_string_lossy().starts_with("head-"));
+    assert_eq!(heads.count(), 1);
+    session_2.destroy().await.expect("destroyed");
+    assert_eq!(machine.entries("layers"), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_does_not_start_leaves_no_folder() {
+    let machine = Machine::new();
+    let (fake, sandbox) = machine.process();
+    fake.refuse_to_start.store(true, Ordering::SeqCst);
+    let failed = sandbox
+        .create_session(&agent(), Some(session("s")), Default::default())
+        .await;
+    assert!(failed.is_err());
+    assert_eq!(
+        (machine.entries("sessions"), machine.entries("trash")),
+        (0, 0)
+    );
+
+    fake.refuse_to_start.store(false, Ordering::SeqCst);
+    let made = create(&sandbox, "s").await;
+    made.close().await.expect("closed");
+    fake.refuse_to_start.store(true, Ordering::SeqCst);
+    made.run(words("echo hello"))
+        .await
+        .expect_err("told to fail");
+    assert_eq!(made.status(), SessionStatus::Failed);
+    fake.refuse_to_start.store(false, Ordering::SeqCst);
+    made.run(words("echo hello"))
+        .await
+        .expect("the next one tries again");
+    assert_eq!(made.status(), SessionStatus::Ready);
+}

@@ -1,0 +1,7 @@
+//! The lifecycle on a backend that only pretends to be a sandbox, so that every turn can be forced.
+
+mod checkpoints;
+mod durable;
+mod fake;
+mod lifecycle;
+mod refusals;
