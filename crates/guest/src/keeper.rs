@@ -9,6 +9,8 @@ use brig_linux::clone::{self, Fork};
 use brig_linux::process;
 use brig_wire::{Confine, Setup, Spawn};
 
+use rustix::process::DumpableBehavior;
+
 use crate::{Failure, Step, confine, exit, proc};
 
 /// The ends of the pipes (or the terminal) that the program gets.
@@ -135,12 +137,23 @@ fn prepare(confine: &Confine, setup: Option<&Setup>, stdio: &Stdio) -> Result<()
     rustix::stdio::dup2_stdin(&stdio.stdin).step("connect stdin")?;
     rustix::stdio::dup2_stdout(&stdio.stdout).step("connect stdout")?;
     rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
+    volunteer_for_oom()?;
     process::reset_signals().step("reset signals")?;
     process::new_session_keyring().step("join a new keyring")?;
     confine::drop_privileges()?;
     confine::rlimits(confine)?;
     // The keeper is under the filter too, and one installation serves both.
     confine::seccomp(confine)
+}
+
+/// When memory runs out, the kernel takes a program rather than the guest. The file is ours only
+/// while we are dumpable, and nothing untrusted runs here yet.
+fn volunteer_for_oom() -> Result<(), Failure> {
+    let dumpable =
+        |behavior| rustix::process::set_dumpable_behavior(behavior).step("change dumpability");
+    dumpable(DumpableBehavior::Dumpable)?;
+    std::fs::write("/proc/self/oom_score_adj", "500").step("raise the OOM score")?;
+    dumpable(DumpableBehavior::NotDumpable)
 }
 
 fn become_program(confine: &Confine, spawn: &Spawn, stdio: &Stdio) -> Failure {

@@ -36,10 +36,24 @@ fn build(
     // user that the sandbox runs as.
     let sources = sources::open_all(setup, mounts)?;
     become_user(setup)?;
+    cap_counts()?;
     brig_linux::process::loopback_up().step("bring up loopback")?;
     rustix::system::sethostname(setup.hostname.as_bytes()).step("set the host name")?;
     root::assemble(setup, sources, workspace, handoff)?;
     confine::keep_capabilities(confine::GUEST_CAPABILITIES).step("limit capabilities")
+}
+
+/// What a sandbox uses of these counts against its caller's own budget outside.
+fn cap_counts() -> Result<(), Failure> {
+    for (name, most) in [
+        ("max_user_namespaces", "0"),
+        ("max_net_namespaces", "0"),
+        ("max_inotify_instances", "64"),
+        ("max_inotify_watches", "16384"),
+    ] {
+        std::fs::write(format!("/proc/sys/user/{name}"), most).step(format!("set {name}"))?;
+    }
+    Ok(())
 }
 
 fn become_user(setup: &Setup) -> Result<(), Failure> {

@@ -1,11 +1,14 @@
 //! The root of the sandbox: one size-capped tmpfs for everything writable, and on it a skeleton
 //! that the host's folders are attached to.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use brig_linux::mount::{READ_ONLY, set_attributes};
 use brig_wire::{Setup, Step as SetupStep};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags,
@@ -34,6 +37,7 @@ pub fn assemble(
         disk: &disk,
         root: &root,
         given: setup.rootfs.is_some(),
+        folders: RefCell::default(),
     };
     for step in &setup.steps {
         builder.step(step, &mut sources)?;
@@ -70,9 +74,10 @@ fn hand_out(
     workspace: &str,
     handoff: &OwnedFd,
 ) -> Result<(), Failure> {
-    let saved = disk
-        .open_folder("workspace")
-        .or_else(|_| builder.target(workspace))?;
+    let saved = match disk.open_folder("workspace") {
+        Ok(private) => Rc::new(private),
+        Err(_) => builder.folder(workspace, 0o755)?,
+    };
     let descriptors = [disk.tree.as_fd(), saved.as_fd()];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
@@ -190,18 +195,20 @@ struct Builder<'a> {
     root: &'a OwnedFd,
     /// Whether the root was given, and so may hold names already.
     given: bool,
+    /// Folders that are open already.
+    folders: RefCell<HashMap<String, Rc<OwnedFd>>>,
 }
 
 impl Builder<'_> {
     fn step(&self, step: &SetupStep, sources: &mut Sources) -> Result<(), Failure> {
         match step {
-            SetupStep::Folder { path, mode } => self.folder(path, *mode),
+            SetupStep::Folder { path, mode } => self.folder(path, *mode).map(drop),
             SetupStep::File { path, content } => {
                 write_all(&self.file(path)?, content).step(format!("write {path}"))
             }
             SetupStep::Symlink { path, target } => {
-                let (parent, name) = self.parent(path)?;
-                match rustix::fs::symlinkat(target, &parent, name) {
+                let (above, name) = split(path);
+                match rustix::fs::symlinkat(target, &*self.folder(above, 0o755)?, name) {
                     Err(rustix::io::Errno::EXIST) if self.given => Ok(()),
                     made => made.step(format!("link {path}")),
                 }
@@ -243,69 +250,67 @@ impl Builder<'_> {
         self.attach(&tree, "/dev/pts")
     }
 
-    /// Makes a folder and those above it, where they are missing.
-    fn folder(&self, path: &str, mode: u32) -> Result<(), Failure> {
-        let mut done = String::new();
-        for part in path.split('/').filter(|part| !part.is_empty()) {
-            let parent = self.target(&done)?;
-            match rustix::fs::mkdirat(&parent, part, Mode::from_raw_mode(mode)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error).step(format!("make {path}")),
-            }
-            done = format!("{done}/{part}");
+    /// Opens a folder below the root, making it and those above it where they are missing. A link
+    /// on the way is refused: the root may be a stranger's.
+    fn folder(&self, path: &str, mode: u32) -> Result<Rc<OwnedFd>, Failure> {
+        let path = path.trim_matches('/');
+        if let Some(folder) = self.folders.borrow().get(path) {
+            return Ok(Rc::clone(folder));
         }
-        Ok(())
+        let folder = match split(path) {
+            (_, "") => self.open(self.root, "."),
+            (above, name) => {
+                let above = self.folder(above, 0o755)?;
+                match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(mode)) {
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => self.open(&above, name),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let folder = Rc::new(folder.step(format!("make /{path}"))?);
+        self.folders
+            .borrow_mut()
+            .insert(path.to_owned(), Rc::clone(&folder));
+        Ok(folder)
+    }
+
+    fn open(&self, above: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(above, name, flags, Mode::empty())
     }
 
     fn file(&self, path: &str) -> Result<OwnedFd, Failure> {
-        let (parent, name) = self.parent(path)?;
+        let (above, name) = split(path);
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(
-            &parent,
-            name,
-            flags | OFlags::TRUNC,
-            Mode::from_raw_mode(0o644),
-        )
-        .step(format!("make {path}"))
-    }
-
-    fn parent<'p>(&self, path: &'p str) -> Result<(OwnedFd, &'p str), Failure> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        self.folder(folder, 0o755)?;
-        Ok((self.target(folder)?, name))
-    }
-
-    /// A place below the root. A link on the way is refused: the root may be a stranger's.
-    fn target(&self, path: &str) -> Result<OwnedFd, Failure> {
-        let inside = path.trim_start_matches('/');
-        let inside = if inside.is_empty() { "." } else { inside };
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(
-            self.root,
-            inside,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
-        .step(format!("find {path} in the root"))
+        let (above, mode) = (self.folder(above, 0o755)?, Mode::from_raw_mode(0o644));
+        rustix::fs::openat(&above, name, flags | OFlags::TRUNC, mode).step(format!("make {path}"))
     }
 
     /// Attaches a tree, making the place for it where there is none.
     fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
-        if self.target(target).is_err() {
-            let stat = rustix::fs::fstat(tree).step(format!("look at {target}"))?;
-            if FileType::from_raw_mode(stat.st_mode).is_dir() {
-                self.folder(target, 0o755)?;
-            } else {
-                self.file(target)?;
-            }
+        let stat = rustix::fs::fstat(tree).step(format!("look at {target}"))?;
+        if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            self.folder(target, 0o755)?;
+        } else {
+            self.file(target)?;
         }
-        let flags =
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        rustix::mount::move_mount(tree, "", self.target(target)?, "", flags)
-            .step(format!("mount {target}"))
+        let (above, name) = split(target);
+        attach_at(tree, self.folder(above, 0o755)?.as_fd(), name)?;
+        // What was opened there before lies under the mount now.
+        let path = target.trim_matches('/');
+        self.folders.borrow_mut().retain(|known, _| {
+            known
+                .strip_prefix(path)
+                .is_none_or(|rest| !(rest.is_empty() || rest.starts_with('/')))
+        });
+        Ok(())
     }
+}
+
+/// The folder of a path, and the name in it.
+fn split(path: &str) -> (&str, &str) {
+    let path = path.trim_matches('/');
+    path.rsplit_once('/').unwrap_or(("", path))
 }
 
 fn attach_at(tree: &OwnedFd, folder: BorrowedFd<'_>, name: &str) -> Result<(), Failure> {
