@@ -2,6 +2,7 @@
 //! every backend; a backend only offers a place to run in.
 
 pub mod backend;
+pub mod blocking;
 pub mod config;
 pub mod control;
 pub mod env;
