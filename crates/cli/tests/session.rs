@@ -1,0 +1,234 @@
+//! `brig session`: files live across executions, and across processes.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::Brig;
+use serde_json::json;
+
+fn create(brig: &Brig, id: &str) {
+    brig.run(["session", "create", id])
+        .exits(0)
+        .prints(&format!("{id}\n"))
+        .stays_silent();
+}
+
+#[test]
+fn files_stay_and_processes_do_not() {
+    let brig = Brig::new();
+    let id = brig.run(["session", "create"]).exits(0).stdout();
+    let id = id.trim();
+    brig.run([
+        "session",
+        "exec",
+        id,
+        "-c",
+        "open('a.txt', 'w').write('kept')",
+    ])
+    .exits(0);
+    brig.run(["session", "exec", id, "--", "cat", "a.txt"])
+        .exits(0)
+        .prints("kept");
+    brig.run([
+        "session",
+        "exec",
+        id,
+        "--",
+        "sh",
+        "-c",
+        "sleep 63.5 & exit 5",
+    ])
+    .exits(5);
+    assert!(!common::is_running("sleep\x0063.5"));
+    brig.run([
+        "session", "exec", id, "-e", "A=b", "--", "sh", "-c", "echo $A",
+    ])
+    .prints("b\n");
+    brig.run([
+        "session",
+        "exec",
+        id,
+        "--timeout",
+        "200ms",
+        "--",
+        "sleep",
+        "9",
+    ])
+    .exits(124)
+    .complains("--timeout");
+    brig.run_with_input(["session", "exec", "-i", id, "--", "cat"], b"in")
+        .exits(0)
+        .prints("in");
+    let object = brig
+        .run(["session", "exec", id, "--json", "--", "echo", "x"])
+        .exits(0)
+        .json();
+    assert_eq!(object["session_id"], id);
+    assert_eq!(object["result"]["stdout"], "x\n");
+}
+
+#[test]
+fn sessions_are_listed_inspected_and_destroyed() {
+    let brig = Brig::new();
+    brig.run(["session", "ls"])
+        .exits(0)
+        .prints("")
+        .complains("no sessions");
+    create(&brig, "one");
+    brig.run([
+        "session", "create", "one", "--agent", "alice", "--memory", "1G",
+    ])
+    .exits(0);
+    brig.run(["session", "create", "one"])
+        .exits(125)
+        .complains("exists already");
+
+    let listed = brig.run(["session", "ls"]).exits(0).stdout();
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    let object = brig
+        .run(["session", "ls", "--json", "--agent", "alice"])
+        .exits(0)
+        .json();
+    assert_eq!(object["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(object["sessions"][0]["agent_id"], "alice");
+    assert_eq!(object["sessions"][0]["session_id"], "one");
+    assert_eq!(object["sessions"][0]["status"], "ready");
+
+    brig.run(["session", "inspect", "one"])
+        .exits(125)
+        .complains("default/one");
+    let shown = brig
+        .run(["session", "inspect", "alice/one"])
+        .exits(0)
+        .stdout();
+    assert!(shown.contains("alice") && shown.contains("1G"), "{shown}");
+    brig.run(["session", "destroy", "alice/one", "one"])
+        .exits(0);
+    brig.run(["session", "destroy", "one"])
+        .exits(0)
+        .complains("no session `one`");
+    brig.run(["session", "ls", "--json"])
+        .exits(0)
+        .prints("{\"sessions\":[]}\n");
+}
+
+#[test]
+fn files_are_copied_in_and_out_and_never_replaced_silently() {
+    let brig = Brig::new();
+    create(&brig, "s");
+    brig.write("a.txt", "first");
+    brig.run(["session", "cp", "a.txt", "s:a.txt"])
+        .exits(0)
+        .prints("")
+        .stays_silent();
+    brig.run(["session", "exec", "s", "--", "cat", "a.txt"])
+        .prints("first");
+    brig.run(["session", "cp", "a.txt", "s:"])
+        .exits(125)
+        .complains("--force");
+    brig.write("a.txt", "second");
+    brig.run(["session", "cp", "--force", "a.txt", "s:/workspace/a.txt"])
+        .exits(0);
+    brig.run(["session", "cp", "s:a.txt", "-"])
+        .exits(0)
+        .prints("second");
+    brig.run(["session", "cp", "s:a.txt", "a.txt"])
+        .exits(125)
+        .complains("exists already");
+    brig.run(["session", "cp", "s:a.txt", "b.txt"]).exits(0);
+    assert_eq!(
+        std::fs::read_to_string(brig.home().join("b.txt")).unwrap(),
+        "second"
+    );
+    brig.run_with_input(["session", "cp", "-", "s:c.bin"], b"\0\xff")
+        .exits(0);
+    let done = brig.run(["session", "cp", "s:c.bin", "-"]).exits(0);
+    assert_eq!(done.0.stdout, b"\0\xff");
+    std::fs::create_dir(brig.home().join("out")).unwrap();
+    brig.run(["session", "cp", "s:c.bin", "out"]).exits(0);
+    assert!(brig.home().join("out/c.bin").exists());
+    brig.run(["session", "cp", "out", "s:out"])
+        .exits(125)
+        .complains("tar c");
+    brig.run(["session", "cp", "s:nothing", "x"]).exits(125);
+    assert!(!brig.home().join("x").exists());
+    let object = brig
+        .run(["session", "cp", "--json", "b.txt", "s:d.txt"])
+        .exits(0)
+        .json();
+    assert_eq!(object, json!({ "path": "d.txt", "bytes": 6 }));
+}
+
+#[test]
+fn what_comes_out_is_not_executable() {
+    let brig = Brig::new();
+    create(&brig, "s");
+    brig.run([
+        "session",
+        "exec",
+        "s",
+        "--",
+        "sh",
+        "-c",
+        "echo x > p; chmod 755 p",
+    ])
+    .exits(0);
+    brig.run(["session", "cp", "s:p", "p"]).exits(0);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(brig.home().join("p"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o111, 0, "{mode:o}");
+}
+
+#[test]
+fn checkpoints_bring_files_back_and_start_new_sessions() {
+    let brig = Brig::new();
+    create(&brig, "s");
+    brig.run(["session", "exec", "s", "--", "sh", "-c", "echo one > f"])
+        .exits(0);
+    brig.run(["session", "checkpoint", "s", "before"]).exits(0);
+    brig.run(["session", "checkpoint", "s", "before"])
+        .exits(125)
+        .complains("exists already");
+    brig.run([
+        "session",
+        "exec",
+        "s",
+        "--",
+        "sh",
+        "-c",
+        "echo two > f; echo new > g",
+    ])
+    .exits(0);
+    brig.run(["session", "restore", "s", "before"]).exits(0);
+    brig.run(["session", "exec", "s", "--", "sh", "-c", "cat f; ls"])
+        .prints("one\nf\n");
+
+    brig.run(["session", "fork", "s", "before", "--as", "t"])
+        .exits(0)
+        .prints("t\n");
+    brig.run(["session", "exec", "t", "--", "sh", "-c", "echo three > f"])
+        .exits(0);
+    brig.run(["session", "exec", "s", "--", "cat", "f"])
+        .prints("one\n");
+
+    let object = brig
+        .run(["session", "checkpoint", "s", "--ls", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!(object["checkpoints"][0]["name"], "before");
+    assert!(
+        brig.run(["session", "checkpoint", "s", "--ls"])
+            .stdout()
+            .contains("before")
+    );
+    brig.run(["session", "checkpoint", "s", "--rm", "before"])
+        .exits(0);
+    brig.run(["session", "restore", "s", "before"])
+        .exits(125)
+        .complains("no checkpoint");
+    brig.run(["session", "checkpoint", "s"]).exits(125);
+}
