@@ -77,16 +77,19 @@ impl<G: Guard> GuestInstance<G> {
             connection.greeting().await
         };
         let failed = match ready.await {
-            Ok(FromGuest::Ready { .. }) => {
-                return Ok(Self {
-                    guard,
-                    connection,
-                    limits,
-                    interpreters,
-                    env,
-                    workspace,
-                });
-            }
+            Ok(FromGuest::Ready { .. }) => match guard.ready() {
+                Ok(()) => {
+                    return Ok(Self {
+                        guard,
+                        connection,
+                        limits,
+                        interpreters,
+                        env,
+                        workspace,
+                    });
+                }
+                Err(error) => error,
+            },
             Ok(FromGuest::SetupFailed { step, errno }) => Error::Setup {
                 step,
                 problem: std::io::Error::from_raw_os_error(errno).to_string(),
