@@ -67,15 +67,18 @@ pub fn landlock(confine: &Confine) -> Result<(), Failure> {
 fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let abi = ABI::from(i32::try_from(confine.landlock)?);
     let all = AccessFs::from_all(abi);
-    let mut ruleset = Ruleset::default()
+    let mut handled = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(all)?
-        .scope(Scope::from_all(abi))?
-        .create()?
-        .add_rule(PathBeneath::new(
-            PathFd::new("/")?,
-            AccessFs::from_read(abi),
-        ))?;
+        .handle_access(all)?;
+    // Kernels before 6.12 know none, and asking for none is an error.
+    let scopes = Scope::from_all(abi);
+    if !scopes.is_empty() {
+        handled = handled.scope(scopes)?;
+    }
+    let mut ruleset = handled.create()?.add_rule(PathBeneath::new(
+        PathFd::new("/")?,
+        AccessFs::from_read(abi),
+    ))?;
     for path in &confine.writable {
         let fd = PathFd::new(path)?;
         let folder = rustix::fs::fstat(&fd)

@@ -17,13 +17,10 @@ pub fn find(mounts: &str, own: &str) -> Option<Cgroups> {
     let mount = mounts.lines().find_map(mount_point)?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let own = Path::new(mount).join(path.trim_start_matches('/'));
-    if !has(&own.join("cgroup.controllers")) {
-        return None;
-    }
     if let Some(base) = below_own(&own).or_else(|| below_root(Path::new(mount))) {
         return Some(Cgroups::V2(base));
     }
-    user_manager().then_some(Cgroups::Systemd)
+    user_manager(Path::new(mount)).then_some(Cgroups::Systemd)
 }
 
 fn mount_point(line: &str) -> Option<&str> {
@@ -49,7 +46,7 @@ fn hand_on(folder: &Path) -> bool {
 /// Our own group, if it was delegated to us: then we step aside into a leaf of it, because a group
 /// that hands controllers on may have no processes itself.
 fn below_own(own: &Path) -> Option<PathBuf> {
-    if !writable(own) {
+    if !writable(own) || !has(&own.join("cgroup.controllers")) {
         return None;
     }
     if hand_on(own) {
@@ -122,10 +119,14 @@ fn files(folder: &Path) -> Files {
     }
 }
 
-/// Whether the user's service manager can be asked for a scope.
-fn user_manager() -> bool {
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .is_some_and(|folder| Path::new(&folder).join("systemd/private").exists())
+/// Whether the user's service manager can be asked for a scope. Its own group tells what it can
+/// give; ours may lack a controller only because nothing in it has asked for one yet.
+fn user_manager(mount: &Path) -> bool {
+    let uid = geteuid().as_raw();
+    let manager = format!("user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
+    has(&mount.join(manager))
+        && std::env::var_os("XDG_RUNTIME_DIR")
+            .is_some_and(|folder| Path::new(&folder).join("systemd/private").exists())
 }
 
 /// Asks the user's service manager for a scope with these limits around a process, and makes sure
