@@ -8,6 +8,7 @@ use crate::cgroup::Cgroups;
 /// Looked at once per process: none of it changes while a program runs.
 #[derive(Debug)]
 pub struct Host {
+    pub seccomp: bool,
     pub landlock: u32,
     pub cgroups: Cgroups,
     pub processors: usize,
@@ -23,12 +24,15 @@ pub struct Finding {
     pub mend: Option<String>,
 }
 
+pub const SECCOMP_MEND: &str = "a kernel with CONFIG_SECCOMP_FILTER";
+
 impl Host {
     pub fn look() -> Self {
         let processors = rustix::thread::sched_getaffinity(None)
             .map_or(1, |set| set.count() as usize)
             .max(1);
         Self {
+            seccomp: rustix::thread::secure_computing_mode().is_ok(),
             landlock: brig_linux::landlock::abi(),
             cgroups: Cgroups::find(),
             processors,
@@ -39,10 +43,20 @@ impl Host {
         vec![
             kernel(),
             user_namespaces(),
+            self.seccomp_finding(),
             self.landlock_finding(),
             self.cgroup_finding(),
             caller(),
         ]
+    }
+
+    fn seccomp_finding(&self) -> Finding {
+        Finding {
+            what: "seccomp",
+            good: self.seccomp,
+            detail: if self.seccomp { "present" } else { "absent" }.into(),
+            mend: (!self.seccomp).then(|| SECCOMP_MEND.into()),
+        }
     }
 
     fn landlock_finding(&self) -> Finding {

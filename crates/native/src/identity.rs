@@ -20,13 +20,17 @@ pub struct Identity {
 impl Identity {
     pub fn of_caller() -> Self {
         let (uid, gid) = (geteuid(), getegid());
-        if uid.is_root() {
+        if uid.is_root()
+            && let Some(uid) = stand_in("/proc/self/uid_map")
+            && let Some(gid) = stand_in("/proc/self/gid_map")
+        {
             Self {
-                uid: STAND_IN,
-                gid: STAND_IN,
+                uid,
+                gid,
                 root: true,
             }
         } else {
+            // An ordinary user, or a root that is nobody in particular outside its own namespace.
             Self {
                 uid: uid.as_raw(),
                 gid: gid.as_raw(),
@@ -34,4 +38,28 @@ impl Identity {
             }
         }
     }
+}
+
+/// An id to use in root's place: the usual one, or in a container with a small map the highest
+/// there is. None if only root itself is mapped.
+fn stand_in(map: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(map).ok()?;
+    let ranges: Vec<(u64, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse);
+            let first = numbers.next()?.ok()?;
+            Some((first, first + numbers.nth(1)?.ok()?))
+        })
+        .collect();
+    let usual = u64::from(STAND_IN);
+    let id = if ranges
+        .iter()
+        .any(|(first, end)| (*first..*end).contains(&usual))
+    {
+        usual
+    } else {
+        ranges.iter().map(|(_, end)| end - 1).max()?
+    };
+    u32::try_from(id).ok().filter(|id| *id != 0)
 }

@@ -122,7 +122,16 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         enforced(Control::ReadOnlyRoot, "read-only mounts"),
         enforced(Control::Mounts, "mount namespace"),
         enforced(Control::Checkpoint, "overlay layers with digests"),
-        enforced(Control::Syscalls, "seccomp"),
+        if host.seccomp {
+            enforced(Control::Syscalls, "seccomp")
+        } else {
+            ControlState {
+                control: Control::Syscalls,
+                strength: Strength::Absent,
+                by: "seccomp is absent".into(),
+                mend: Some(crate::host::SECCOMP_MEND.into()),
+            }
+        },
     ]);
     states.push(match host.landlock {
         0 => ControlState {
@@ -163,13 +172,14 @@ fn cpu(host: &Host, limits: &Limits) -> ControlState {
 
 pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
     let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
+    let seccomp = match (host.seccomp, host_folders) {
+        // Only with a waiver does it come to this.
+        (false, _) => &[],
+        (true, true) => SECCOMP_HOST_FOLDERS,
+        (true, false) => SECCOMP,
+    };
     Confine {
-        seccomp: if host_folders {
-            SECCOMP_HOST_FOLDERS
-        } else {
-            SECCOMP
-        }
-        .to_vec(),
+        seccomp: seccomp.to_vec(),
         rlimits: rlimits(means, plan.limits()),
         writable: writable(plan),
         landlock: host.landlock,

@@ -120,7 +120,7 @@ pub struct Hello {
 /// What every program in the sandbox is held by, beside its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Confine {
-    /// A compiled seccomp filter, one instruction per number.
+    /// A compiled seccomp filter, one instruction per number; empty: none is used.
     pub seccomp: Vec<u64>,
     pub rlimits: Vec<Rlimit>,
     /// Landlock: where programs may write. They may read and execute everywhere.
