@@ -77,7 +77,7 @@ fn sessions_are_listed_inspected_and_destroyed() {
         .complains("no sessions");
     create(&brig, "one");
     brig.run([
-        "session", "create", "one", "--agent", "alice", "--memory", "1G",
+        "session", "create", "one", "--agent", "alice", "--disk", "1G",
     ])
     .exits(0);
     brig.run(["session", "create", "one"])

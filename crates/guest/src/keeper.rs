@@ -52,8 +52,10 @@ impl Report {
                 &ended.peak_memory_bytes.to_le_bytes(),
             ]
             .concat(),
+            // The keeper then reports the end of the child that failed, and both may be read at
+            // once: mark where this one ends.
             Report::Failed { step, errno } => {
-                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes()].concat()
+                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes(), &[0]].concat()
             }
         }
     }
@@ -75,9 +77,9 @@ impl Report {
                 }))
             }
             b'E' => {
-                let step = String::from_utf8_lossy(rest).into_owned();
+                let step = rest.split(|byte| *byte == 0).next().unwrap_or_default();
                 Some(Report::Failed {
-                    step,
+                    step: String::from_utf8_lossy(step).into_owned(),
                     errno: number,
                 })
             }
