@@ -297,7 +297,14 @@ mod tests {
             step: "execute".into(),
             errno: 2,
         };
-        let both = [failed.encode(), Report::Ended(127 << 8).encode()].concat();
+        let ended = Report::Ended(Ended {
+            status: 127 << 8,
+            alone: true,
+            cpu_microseconds: 100,
+            peak_memory_bytes: 4096,
+        });
+        let both = [failed.encode(), ended.encode()].concat();
         assert_eq!(Report::decode(&both), Some(failed));
+        assert_eq!(Report::decode(&ended.encode()), Some(ended));
     }
 }
