@@ -57,8 +57,8 @@ pub async fn run<G: Guard>(
         stdout: Output::default(),
         stderr: Output::default(),
         killed: None,
+        waiting: Some((Event::Started, None)),
     };
-    run.tell(Event::Started).await;
 
     let feed = feed(connection, numbers.stdin, stdin);
     tokio::pin!(feed);
@@ -68,8 +68,13 @@ pub async fn run<G: Guard>(
     let mut listening = true;
     let mut guarded = true;
     let exit = loop {
+        let events = run.events.clone();
         tokio::select! {
-            incoming = inbox.recv() => match incoming {
+            // A slow reader of events holds the program's output up, but nothing else.
+            place = place_for(events.as_ref(), run.killed.is_some()), if run.waiting.is_some() => {
+                run.deliver(place).await?;
+            }
+            incoming = inbox.recv(), if run.waiting.is_none() => match incoming {
                 Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes).await?,
                 Some(Incoming::End { .. }) => {}
                 Some(Incoming::Message(FromGuest::Exited(exit))) => break exit,
@@ -137,11 +142,8 @@ async fn prepare<G: Guard>(
         env.retain(|(other, _)| *other != name);
         env.push((name, value));
     }
-    if let Some(size) = request.terminal {
-        let _ = size;
-        if !env.iter().any(|(name, _)| name == "TERM") {
-            env.push(("TERM".into(), "xterm-256color".into()));
-        }
+    if request.terminal.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
+        env.push(("TERM".into(), "xterm-256color".into()));
     }
     Ok(Spawn {
         id: numbers.id,
@@ -204,14 +206,33 @@ struct Running<'a> {
     stdout: Output,
     stderr: Output,
     killed: Option<KillReason>,
+    /// An event on its way to the reader, and the channel and length that it keeps taken.
+    waiting: Option<(Event, Option<(u32, u32)>)>,
+}
+
+/// Resolves when an event can be handed over; `None`: there is nobody to hand it to.
+async fn place_for(events: Option<&mpsc::Sender<Event>>) -> Option<mpsc::Permit<'_, Event>> {
+    match events {
+        Some(events) => events.reserve().await.ok(),
+        None => None,
+    }
 }
 
 impl Running<'_> {
-    async fn tell(&mut self, event: Event) {
-        if let Some(events) = &self.events
-            && events.send(event).await.is_err()
-        {
-            self.events = None;
+    /// Hands the waiting event over, or drops it where nobody listens any more, and lets the guest
+    /// send as much again.
+    async fn deliver(&mut self, place: Option<mpsc::Permit<'_, Event>>) -> Result<()> {
+        let Some((event, taken)) = self.waiting.take() else {
+            return Ok(());
+        };
+        match place {
+            Some(place) => place.send(event),
+            None if self.killed.is_some() => {}
+            None => self.events = None,
+        }
+        match taken {
+            Some((channel, length)) => self.connection.grant(channel, length).await,
+            None => Ok(()),
         }
     }
 
@@ -239,20 +260,18 @@ impl Running<'_> {
             .bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
         let overflow = output.total > self.limit && self.kill_on_overflow;
-        let length = bytes.len() as u32;
-        self.tell(if is_stdout {
+        let taken = Some((channel, bytes.len() as u32));
+        let event = if is_stdout {
             Event::Stdout(bytes)
         } else {
             Event::Stderr(bytes)
-        })
-        .await;
+        };
+        self.waiting = Some((event, taken));
         if overflow {
-            self.kill(KillReason::Output {
-                limit_bytes: self.limit,
-            })
-            .await?;
+            let limit_bytes = self.limit;
+            self.kill(KillReason::Output { limit_bytes }).await?;
         }
-        self.connection.grant(channel, length).await
+        Ok(())
     }
 
     fn outcome<G: Guard>(
