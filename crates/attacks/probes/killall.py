@@ -1,0 +1,9 @@
+# kill(-1): everything this process may signal.
+require_own_pid_namespace()
+child = os.fork()
+if child == 0:
+    become(ARGS["marker"], 30)
+time.sleep(0.1)
+os.kill(-1, signal.SIGKILL)
+_, status = os.waitpid(child, 0)
+report("own child", os.WIFSIGNALED(status))

@@ -1,0 +1,82 @@
+//! The machine outside: what it has, and what is left on it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A text that occurs nowhere else on the machine.
+pub fn marker() -> String {
+    format!("brig-attack-{}", uuid::Uuid::new_v4().simple())
+}
+
+/// A folder that everybody can enter and read, so that only the sandbox stands before it.
+pub fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("brig-attack-")
+        .tempdir()
+        .unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// The same, and everybody may write to it.
+pub fn open_scratch() -> tempfile::TempDir {
+    let folder = scratch();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    folder
+}
+
+/// The processes whose command line holds this text.
+pub fn processes_with(text: &str) -> Vec<i32> {
+    let own = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| *pid as u32 != own)
+        .filter(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+                line.windows(text.len())
+                    .any(|window| window == text.as_bytes())
+            })
+        })
+        .collect()
+}
+
+/// Ends a process that a control left behind on purpose.
+pub fn end(pid: i32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+pub fn digest(path: impl Into<PathBuf>) -> Vec<u8> {
+    Sha256::digest(fs::read(path.into()).unwrap()).to_vec()
+}
+
+/// A number out of a `/proc/<pid>/status` file, such as `VmHWM`.
+pub fn status_number(pid: u32, field: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Says what could not be shown here and why. Never silent.
+pub fn skip(what: &str) {
+    let test = std::thread::current().name().unwrap_or("attack").to_owned();
+    let line = format!("SKIP attacks {test}: {what}");
+    eprintln!("{line}");
+    if let Some(path) = std::env::var_os("BRIG_TEST_SKIPS") {
+        let file = fs::OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| writeln!(file, "{line}")).unwrap();
+    }
+}

@@ -1,0 +1,379 @@
+//! Processes, processors, disk and the small things of the kernel (attacks 59, 61, 63).
+
+use std::time::{Duration, Instant};
+
+use brig_sandbox::config::{Limit, MIB};
+use brig_sandbox::{Control, Limits, SessionConfig, Strength};
+use serde_json::json;
+
+use crate::fence::Fence;
+use crate::ground::{Ground, attempts, request, run_in};
+use crate::{host, probe};
+
+#[macro_export]
+macro_rules! limits {
+    ($ground:path) => {
+        $crate::attacks!($ground, limits:
+            process_and_thread_bombs_meet_their_cap,
+            an_exponential_bomb_leaves_the_host_responsive,
+            spinning_on_every_core_is_held_to_the_quota,
+            another_session_keeps_its_share,
+            more_processors_cannot_be_taken,
+            the_disk_cap_holds_in_every_way,
+            descriptors_and_kernel_objects_run_out_inside_only,
+            deep_folders_harm_nobody,
+        );
+    };
+}
+
+/// A limit that is asked for where it can be held, and a default where it cannot.
+fn wish<T>(ground: &Ground, control: Control, value: T) -> Limit<T> {
+    if ground.enforces(control) {
+        Limit::asked(value)
+    } else {
+        Limit::default_of(value)
+    }
+}
+
+fn with(limits: Limits) -> SessionConfig {
+    SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    }
+}
+
+/// Attack 59.
+pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
+    let cap = 64;
+    for kind in ["processes", "threads"] {
+        let args = json!({"kind": kind, "most": 4 * cap, "seconds": 10});
+        Fence::processes()
+            .run(&probe!("bomb"), &args)
+            .whole()
+            .assert_all_worked();
+
+        let limits = Limits {
+            processes: wish(ground, Control::Processes, cap),
+            ..Limits::default()
+        };
+        let session = ground.session(with(limits)).await;
+        let report = session
+            .start(request(&probe!("bomb"), &args))
+            .await
+            .unwrap()
+            .wait()
+            .await
+            .unwrap();
+        let inside = attempts(&report).whole();
+        let found = inside.get("all of them");
+        assert!(!found.ok, "{kind}: {found:?}");
+        assert_eq!(found.errno.as_deref(), Some("EAGAIN"), "{kind}: {found:?}");
+        assert!(
+            found.value.as_u64().unwrap() < u64::from(cap),
+            "{kind}: {found:?}"
+        );
+        let named = report
+            .enforcement
+            .iter()
+            .find(|state| state.control == Control::Processes);
+        assert_eq!(
+            named.map(|state| state.strength),
+            Some(Strength::Enforced),
+            "{named:?}"
+        );
+        // The budget is back afterwards.
+        let after = session
+            .run(vec!["sh".into(), "-c".into(), "true & true & wait".into()])
+            .await;
+        assert!(after.unwrap().outcome.unwrap().success());
+        session.destroy().await.unwrap();
+    }
+}
+
+/// Attack 59, the classic form.
+pub async fn an_exponential_bomb_leaves_the_host_responsive(ground: &Ground) {
+    let limits = Limits {
+        processes: wish(ground, Control::Processes, 100),
+        timeout: Limit::asked(Duration::from_secs(20)),
+        ..Limits::default()
+    };
+    let session = ground.session(with(limits)).await;
+    let args = json!({"seconds": 5});
+    let running = session
+        .start(request(&probe!("exponential"), &args))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // While it burns, the host starts processes as always.
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let start = Instant::now();
+        assert!(
+            std::process::Command::new("/bin/true")
+                .status()
+                .unwrap()
+                .success()
+        );
+        slowest = slowest.max(start.elapsed());
+    }
+    assert!(
+        slowest < Duration::from_secs(2),
+        "the host was slow: {slowest:?}"
+    );
+    let alive = session.cancel(running.id());
+    assert!(alive, "the bomb was still burning");
+    let start = Instant::now();
+    running.wait().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    session.destroy().await.unwrap();
+}
+
+/// Attack 61.
+pub async fn spinning_on_every_core_is_held_to_the_quota(ground: &Ground) {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    if cores < 2 {
+        return host::skip("there is only one processor, so one cannot take too many");
+    }
+    let args = json!({"processes": cores * 2, "seconds": 3});
+    let spun =
+        |attempts: &crate::probe::Attempts| attempts.get("spun").value.as_f64().unwrap() / 3.0;
+    let control = spun(&Fence::processes().run(&probe!("spin"), &args).whole());
+    let limits = Limits {
+        cpus: wish(ground, Control::Cpu, 1.0),
+        ..Limits::default()
+    };
+    let one = spun(&ground.run_with(with(limits), &probe!("spin"), &args).await);
+    assert!(one < 1.25, "{one} processors instead of one");
+    if control < 1.3 {
+        host::skip(&format!(
+            "control: the machine was too busy to give more than {control:.2} processors"
+        ));
+    }
+    let half = Limits {
+        cpus: Limit::asked(0.5),
+        ..Limits::default()
+    };
+    match ground.report(with(half), &probe!("spin"), &args).await {
+        Ok(report) => {
+            let used = spun(&attempts(&report).whole());
+            assert!(used < 0.75, "{used} processors instead of a half");
+        }
+        Err(error) => {
+            assert_eq!(error.code(), "policy.unenforceable", "{error}");
+            host::skip(&format!("half a processor: {error}"));
+        }
+    }
+}
+
+/// Attack 61: the neighbour.
+pub async fn another_session_keeps_its_share(ground: &Ground) {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let limits = Limits {
+        cpus: wish(ground, Control::Cpu, 1.0),
+        ..Limits::default()
+    };
+    let (greedy, modest) = (
+        ground.session(with(limits.clone())).await,
+        ground.session(with(limits)).await,
+    );
+    let burn = json!({"processes": cores * 8, "seconds": 6});
+    let burning = greedy.start(request(&probe!("spin"), &burn)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let alone = json!({"processes": 1, "seconds": 3});
+    let got = run_in(&modest, &probe!("spin"), &alone).await;
+    let share = got.get("spun").value.as_f64().unwrap() / 3.0;
+    burning.cancel();
+    burning.wait().await.unwrap();
+    greedy.destroy().await.unwrap();
+    modest.destroy().await.unwrap();
+    if !ground.enforces(Control::Cpu) {
+        return host::skip(&format!(
+            "the share of a neighbour ({share:.2}): nothing enforces it here"
+        ));
+    }
+    assert!(
+        share > 0.2,
+        "the neighbour got only {share:.2} of a processor"
+    );
+}
+
+/// Attack 61: affinity, where whole processors are what is given.
+pub async fn more_processors_cannot_be_taken(ground: &Ground) {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    if cores < 2 {
+        return host::skip("there is only one processor, so there are no more to take");
+    }
+    let args = json!({"cpus": 1});
+    let control = Fence::plain()
+        .through(["taskset", "-c", "0"])
+        .run(&probe!("affinity"), &args)
+        .whole();
+    assert!(
+        control.ok("more processors"),
+        "outside, affinity is only a wish: {control:#?}"
+    );
+    let inside = ground.run(&probe!("affinity"), &args).await;
+    if inside.get("processors").value.as_array().unwrap().len() == 1 {
+        assert!(!inside.ok("more processors"), "{inside:#?}");
+    } else {
+        assert!(
+            ground.enforces(Control::Cpu),
+            "all processors are there and nothing holds them"
+        );
+    }
+}
+
+/// Attack 60 and 63: bytes and files.
+pub async fn the_disk_cap_holds_in_every_way(ground: &Ground) {
+    let (cap, twice) = (16 * MIB, 32 * MIB);
+    let scratch = host::open_scratch();
+    for way in [
+        "written",
+        "allocated",
+        "many small",
+        "mapped",
+        "unlinked",
+        "empty files",
+        "attributes",
+    ] {
+        let args = |folder: &str, count: u64| json!({"folder": folder, "bytes": twice, "count": count, "way": way});
+        let (few, many) = if way == "attributes" {
+            (50, 20_000)
+        } else {
+            (50, 200_000)
+        };
+        let outside = Fence::plain()
+            .run(
+                &probe!("fill"),
+                &args(scratch.path().to_str().unwrap(), few),
+            )
+            .whole();
+        match outside.get(way).errno.as_deref() {
+            Some("EOPNOTSUPP" | "ENOSPC") if way == "attributes" => {
+                host::skip("control of attributes: the host's file system has no room for them");
+            }
+            _ => outside.assert_all_worked(),
+        }
+        for folder in ["/workspace", "/tmp", "/dev/shm"] {
+            let limits = Limits {
+                disk_bytes: Limit::asked(cap),
+                ..Limits::default()
+            };
+            let session = ground.session(with(limits)).await;
+            let inside = run_in(&session, &probe!("fill"), &args(folder, many)).await;
+            let found = inside.get(way);
+            assert!(!found.ok, "{way} in {folder} went past the cap");
+            let code = found.errno.as_deref().unwrap_or_default();
+            assert!(
+                ["ENOSPC", "SIGBUS", "EDQUOT", "EOPNOTSUPP"].contains(&code),
+                "{way}: {found:?}"
+            );
+            session.destroy().await.unwrap();
+        }
+    }
+}
+
+/// Attack 63: what is used up inside is still there outside.
+pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground) {
+    let most =
+        json!({"descriptors": 1_200_000, "inotify": 4096, "locks": 20_000, "timers": 200_000});
+    let session = ground.session(SessionConfig::default()).await;
+    let (input, waiting) = tokio::io::duplex(64);
+    let mut asked = request(
+        &probe!("exhaust"),
+        &json!({"folder": "/tmp", "kinds": most}),
+    );
+    asked.stdin = Some(Box::new(waiting));
+    asked.stream = true;
+    let mut running = session.start(asked).await.unwrap();
+    let mut said = Vec::new();
+    while let Some(event) = running.next_event().await {
+        if let brig_sandbox::Event::Stdout(bytes) = event {
+            said.extend_from_slice(&bytes);
+            if String::from_utf8_lossy(&said).contains("holding") {
+                break;
+            }
+        }
+    }
+    let few = json!({"descriptors": 200, "inotify": 8, "locks": 100, "timers": 100});
+    let scratch = host::scratch();
+    let outside = json!({"folder": scratch.path(), "kinds": few});
+    let control = Fence::plain().run(&probe!("exhaust"), &outside).whole();
+    drop(input);
+    running.wait().await.unwrap();
+    let inside = crate::probe::Attempts::parse(&said, b"");
+    for kind in ["descriptors", "inotify", "timers"] {
+        assert!(!inside.ok(kind), "{kind} never ran out inside: {inside:#?}");
+    }
+    control.assert_all_worked();
+    session.destroy().await.unwrap();
+}
+
+/// Attack 63: a folder 100,000 levels deep, where it is listed, saved and removed.
+pub async fn deep_folders_harm_nobody(ground: &Ground) {
+    let state = tempfile::tempdir().unwrap();
+    let sandbox = brig_sandbox::Sandbox::builder(ground.backend.clone())
+        .state_dir(state.path())
+        .build()
+        .unwrap();
+    let session = sandbox
+        .create_session(&crate::ground::agent(), None, SessionConfig::default())
+        .await
+        .unwrap();
+    session
+        .upload("before", 0o644, &mut &b"kept"[..])
+        .await
+        .unwrap();
+    let start = Instant::now();
+    let running = session
+        .start(request(
+            &probe!("deep"),
+            &json!({"folder": "/workspace", "levels": 100_000}),
+        ))
+        .await;
+    // Saving it may fail, with a typed error; it may not take the process with it.
+    match running.unwrap().wait().await {
+        Ok(report) => {
+            let made = attempts(&report).whole();
+            assert!(
+                made.get("levels").value.as_u64().unwrap() > 1000,
+                "{made:#?}"
+            );
+        }
+        Err(error) => assert!(
+            ["file.failed", "io.failed", "backend.setup"].contains(&error.code()),
+            "{error}"
+        ),
+    }
+    let _ = session.list_files("d/d/d/d").await;
+    let _ = session.list_files(&"d/".repeat(2000)).await;
+    let mut kept = Vec::new();
+    session.download("before", &mut kept).await.unwrap();
+    assert_eq!(kept, b"kept");
+    session.destroy().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
+    let left = walk(state.path());
+    assert!(left < 20, "{left} entries are left of a destroyed session");
+}
+
+fn walk(folder: &std::path::Path) -> usize {
+    let mut count = 0;
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
+            count += 1;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && count < 1000 {
+                open.push(entry.path());
+            }
+        }
+    }
+    count
+}

@@ -1,0 +1,348 @@
+//! Links that lead out of the workspace, through every way files are moved (attacks 2, 11, 29).
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use brig_sandbox::{Sandbox, Session, SessionConfig};
+use serde_json::json;
+
+use crate::fence::Fence;
+use crate::ground::{Ground, agent, mount_spec};
+use crate::{host, probe};
+
+#[macro_export]
+macro_rules! links {
+    ($ground:path) => {
+        $crate::attacks!($ground, links:
+            links_are_not_followed_by_the_file_api,
+            links_in_a_host_workspace_are_not_followed,
+            a_swapped_folder_does_not_redirect_uploads,
+            saving_does_not_write_through_links,
+            a_swapped_mount_source_is_not_mounted,
+            hard_links_do_not_leave_the_workspace,
+        );
+    };
+}
+
+async fn sh(session: &Session, script: &str) {
+    let report = session
+        .run(vec!["sh".into(), "-c".into(), script.into()])
+        .await
+        .unwrap();
+    let outcome = report.outcome.unwrap();
+    assert!(
+        outcome.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&outcome.stderr.bytes)
+    );
+}
+
+async fn download(session: &Session, path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    session.download(path, &mut bytes).await.ok().map(|_| bytes)
+}
+
+async fn upload(session: &Session, path: &str) -> bool {
+    session
+        .upload(path, 0o644, &mut &b"uploaded"[..])
+        .await
+        .is_ok()
+}
+
+/// Attack 2, and 29: what is read on behalf of the code is never the reader's own.
+pub async fn links_are_not_followed_by_the_file_api(ground: &Ground) {
+    let session = ground.session(SessionConfig::default()).await;
+    sh(
+        &session,
+        "mkdir dir; echo content > dir/file; echo x > /tmp/outside",
+    )
+    .await;
+    assert_eq!(
+        download(&session, "dir/file").await.as_deref(),
+        Some(&b"content\n"[..])
+    );
+    assert!(upload(&session, "dir/new").await);
+    assert_eq!(session.list_files("dir").await.unwrap().len(), 2);
+
+    for (name, target) in [
+        ("passwd", "/etc/passwd"),
+        ("outside", "/tmp/outside"),
+        ("environ", "/proc/self/environ"),
+        ("cmdline", "/proc/1/cmdline"),
+        ("descriptor", "/dev/fd/0"),
+        ("thread", "/proc/thread-self/environ"),
+        ("fresh", "/tmp/fresh"),
+        ("inner", "dir/file"),
+    ] {
+        sh(&session, &format!("ln -sfn {target} {name}")).await;
+        assert_eq!(
+            download(&session, name).await,
+            None,
+            "read through {name} -> {target}"
+        );
+        let _ = upload(&session, name).await;
+        sh(
+            &session,
+            "test ! -e /tmp/fresh; test \"$(cat /tmp/outside)\" = x",
+        )
+        .await;
+        sh(&session, "test \"$(cat dir/file)\" = content").await;
+    }
+    for (name, target) in [
+        ("etc", "/etc"),
+        ("root", "/"),
+        ("proc", "/proc/self"),
+        ("tmp", "/tmp"),
+    ] {
+        sh(&session, &format!("ln -sfn {target} {name}")).await;
+        assert!(
+            session.list_files(name).await.is_err(),
+            "listed {name} -> {target}"
+        );
+    }
+    for path in [
+        "etc/passwd",
+        "root/etc/passwd",
+        "proc/environ",
+        "tmp/outside",
+    ] {
+        assert_eq!(
+            download(&session, path).await,
+            None,
+            "read {path} through a folder link"
+        );
+    }
+    assert!(!upload(&session, "tmp/made").await);
+    sh(&session, "test ! -e /tmp/made").await;
+    session.destroy().await.unwrap();
+}
+
+/// Attack 2, where the workspace is a folder of the host and the link leads to the host.
+pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
+    let (workspace, elsewhere) = (host::open_scratch(), host::open_scratch());
+    let secret = elsewhere.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::write(workspace.path().join("plain"), "plain").unwrap();
+    symlink(&secret, workspace.path().join("link")).unwrap();
+    symlink(elsewhere.path(), workspace.path().join("folder")).unwrap();
+
+    let config = SessionConfig {
+        workspace: Some(workspace.path().into()),
+        ..Default::default()
+    };
+    let session = ground.session(config).await;
+    assert_eq!(
+        download(&session, "plain").await.as_deref(),
+        Some(&b"plain"[..])
+    );
+    assert_eq!(
+        fs::read_to_string(workspace.path().join("link")).unwrap(),
+        "secret"
+    );
+
+    assert_eq!(download(&session, "link").await, None);
+    assert_eq!(download(&session, "folder/secret").await, None);
+    assert!(session.list_files("folder").await.is_err());
+    let _ = upload(&session, "link").await;
+    assert!(!upload(&session, "folder/made").await);
+    let inside = session
+        .run(vec!["cat".into(), "link".into()])
+        .await
+        .unwrap();
+    assert!(
+        !inside.outcome.unwrap().success(),
+        "the code itself must not get there either"
+    );
+    session.destroy().await.unwrap();
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
+
+/// Attack 2, with a folder that turns into a link and back all the time.
+pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
+    let session = ground.session(SessionConfig::default()).await;
+    let swap = "mkdir -p real /tmp/target; ln -sfn /tmp/target link; end=$(($(date +%s) + 4)); \
+                while [ $(date +%s) -lt $end ]; do mv -T real d; mv -T d real; mv -T link d; mv -T d link; done";
+    let racing = session
+        .start(brig_sandbox::Request::command(["sh", "-c", swap]))
+        .await
+        .unwrap();
+    let mut through = 0;
+    for number in 0..400 {
+        through += usize::from(upload(&session, &format!("d/{number}")).await);
+    }
+    racing.wait().await.unwrap();
+    let there = session.run(vec![
+        "sh".into(),
+        "-c".into(),
+        "ls /tmp/target | wc -l; ls real | wc -l".into(),
+    ]);
+    let text = String::from_utf8(there.await.unwrap().outcome.unwrap().stdout.bytes).unwrap();
+    let counts: Vec<usize> = text
+        .lines()
+        .map(|line| line.trim().parse().unwrap())
+        .collect();
+    assert_eq!(counts[0], 0, "uploads went through the link");
+    assert_eq!(
+        counts[1], through,
+        "every upload that was acknowledged is in the folder"
+    );
+    if through == 0 {
+        host::skip("no upload met the real folder, so the race was not shown to be alive");
+    }
+    session.destroy().await.unwrap();
+}
+
+/// Attack 11 in its present form: what a session leaves behind is copied to the host, file by
+/// file. A link that was copied first must not lead a later copy elsewhere.
+pub async fn saving_does_not_write_through_links(ground: &Ground) {
+    let (state, elsewhere) = (tempfile::tempdir().unwrap(), host::open_scratch());
+    let victim = elsewhere.path().join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let sandbox = Sandbox::builder(ground.backend.clone())
+        .state_dir(state.path())
+        .build()
+        .unwrap();
+    let session = sandbox
+        .create_session(&agent(), None, SessionConfig::default())
+        .await
+        .unwrap();
+    let (folder, file) = (elsewhere.path().display(), victim.display());
+
+    sh(
+        &session,
+        &format!("ln -s {folder} a; ln -s {file} b; ln -s {folder} c; mkdir d; echo 1 > d/victim"),
+    )
+    .await;
+    sh(&session, "rm a b c; mkdir a; echo owned > a/made; echo owned > a/victim; echo owned > b; mkdir -p c/deep; echo owned > c/deep/made").await;
+    sh(&session, &format!("mv d e; ln -s {folder} d; rm -r e")).await;
+    sh(&session, "rm d; mkdir d; echo owned > d/victim").await;
+    assert_eq!(
+        download(&session, "a/made").await.as_deref(),
+        Some(&b"owned\n"[..])
+    );
+    session.close().await.unwrap();
+
+    let again = sandbox.open_session(&agent(), session.id()).await.unwrap();
+    assert_eq!(
+        download(&again, "b").await.as_deref(),
+        Some(&b"owned\n"[..]),
+        "it was saved"
+    );
+    assert_eq!(
+        download(&again, "c/deep/made").await.as_deref(),
+        Some(&b"owned\n"[..])
+    );
+    again.destroy().await.unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    assert_eq!(
+        fs::read_dir(elsewhere.path()).unwrap().count(),
+        1,
+        "something was made outside"
+    );
+}
+
+/// The source of a mount is replaced by a link after the caller named it.
+pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
+    let scratch = host::open_scratch();
+    let (source, link) = (scratch.path().join("source"), scratch.path().join("link"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("plain"), "plain").unwrap();
+    symlink("/etc", &link).unwrap();
+    let config = |path: &std::path::Path| SessionConfig {
+        mounts: vec![mount_spec(path, "/mnt/data", false)],
+        ..SessionConfig::default()
+    };
+    let args = json!({"targets": [
+        {"name": "plain", "path": "/mnt/data/plain", "text": "plain"},
+    ]});
+    ground
+        .run_with(config(&source), &probe!("read"), &args)
+        .await
+        .assert_all_worked();
+
+    // A link to a place that is refused is refused as that place.
+    let refused = ground.report(config(&link), &probe!("read"), &args).await;
+    assert_eq!(refused.unwrap_err().code(), "input.mount");
+    // A link that changes its mind while the mount is made.
+    let swapper = {
+        let (source, link) = (source.clone(), scratch.path().join("moving"));
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let spare = link.with_extension("spare");
+            while !flag.load(std::sync::atomic::Ordering::Relaxed) {
+                for target in [source.as_path(), "/etc".as_ref()] {
+                    let _ = fs::remove_file(&spare);
+                    symlink(target, &spare).unwrap();
+                    fs::rename(&spare, &link).unwrap();
+                }
+            }
+        });
+        (stop, thread)
+    };
+    let moving = scratch.path().join("moving");
+    let peek = json!({"targets": [
+        {"name": "plain", "path": "/mnt/data/plain", "text": "plain"},
+        {"name": "passwd", "path": "/mnt/data/passwd", "text": "root:"},
+    ]});
+    let (mut mounted, mut refused) = (0, 0);
+    for _ in 0..60 {
+        match ground.report(config(&moving), &probe!("read"), &peek).await {
+            Ok(report) => {
+                let attempts = crate::ground::attempts(&report).whole();
+                assert!(
+                    !attempts.ok("passwd"),
+                    "the link was followed to /etc: {attempts:#?}"
+                );
+                mounted += usize::from(attempts.ok("plain"));
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    swapper.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapper.1.join().unwrap();
+    assert!(
+        mounted > 0 && refused > 0,
+        "both sides of the race were met: {mounted} {refused}"
+    );
+    let control = Fence::plain().run(
+        &probe!("read"),
+        &json!({"targets": [
+            {"name": "passwd", "path": link.join("passwd"), "text": "root:"},
+        ]}),
+    );
+    control.whole().assert_all_worked();
+}
+
+/// A hard link in a mounted folder is the same file: none can be made to what is not mounted.
+pub async fn hard_links_do_not_leave_the_workspace(ground: &Ground) {
+    let scratch = host::open_scratch();
+    fs::create_dir_all(scratch.path().join("there")).unwrap();
+    fs::set_permissions(
+        scratch.path().join("there"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    fs::write(scratch.path().join("there/there"), "there").unwrap();
+    let folder = scratch.path().join("there");
+    let both = SessionConfig {
+        mounts: vec![
+            mount_spec(&folder, "/mnt/ro", false),
+            mount_spec(&folder, "/mnt/rw", true),
+        ],
+        ..SessionConfig::default()
+    };
+    let args = json!({"read_only": "/mnt/ro", "writable": "/mnt/rw"});
+    let inside = ground
+        .run_with(both.clone(), &probe!("crossing"), &args)
+        .await;
+    let control = json!({"read_only": "/mnt/ro", "writable": "/mnt/rw", "into": "/mnt/rw"});
+    let control = ground.run_with(both, &probe!("crossing"), &control).await;
+    inside.assert_held_except(&control, |attempt| match attempt.attempt.as_str() {
+        "link a descriptor across" => Some("links to descriptors may be refused everywhere".into()),
+        "bind a socket" => Some("sockets may be refused beside mounts".into()),
+        _ => None,
+    });
+}

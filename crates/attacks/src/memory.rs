@@ -1,0 +1,191 @@
+//! Memory, in every way there is to take it (attack 60).
+
+use std::time::Duration;
+
+use brig_sandbox::config::{Limit, MIB};
+use brig_sandbox::{Control, KillReason, Limits, Outcome, SessionConfig};
+use serde_json::{Value, json};
+
+use crate::fence::{Fence, until};
+use crate::ground::{Ground, attempts, request};
+use crate::probe::Attempts;
+use crate::{host, probe};
+
+#[macro_export]
+macro_rules! memory {
+    ($ground:path) => {
+        $crate::attacks!($ground, memory:
+            memory_beyond_the_cap_ends_the_tree,
+            a_sum_of_small_processes_is_a_sum,
+            memory_that_is_not_taken_is_no_crime,
+            kernel_memory_is_bounded,
+        );
+    };
+}
+
+const CAP: u64 = 96 * MIB;
+/// What an attack takes: well over the cap, and harmless to the machine if nothing holds it.
+const WANTED: u64 = 3 * CAP;
+
+fn config(ground: &Ground) -> SessionConfig {
+    let enforced = ground.enforces(Control::Memory);
+    let memory_bytes = if enforced {
+        Limit::asked(CAP)
+    } else {
+        Limit::default_of(CAP)
+    };
+    let limits = Limits {
+        memory_bytes,
+        disk_bytes: Limit::asked(2 * WANTED),
+        ..Limits::default()
+    };
+    SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    }
+}
+
+fn args(way: &str) -> Value {
+    json!({"way": way, "bytes": WANTED, "seconds": 8, "processes": 12, "folder": "/workspace"})
+}
+
+fn assert_bounded(way: &str, outcome: &Outcome) {
+    match &outcome.killed {
+        Some(KillReason::Memory {
+            limit_bytes,
+            peak_bytes,
+        }) => {
+            assert_eq!(*limit_bytes, CAP, "{way}");
+            // A watcher sees the peak a moment late; a cgroup never lets it pass.
+            assert!(*peak_bytes <= 2 * CAP, "{way}: {peak_bytes} of {CAP}");
+            assert!(
+                *peak_bytes >= CAP / 2,
+                "{way}: {peak_bytes} is no reason to kill"
+            );
+        }
+        Some(other) => panic!("{way}: ended for another reason: {other:?}"),
+        None => {
+            let said = Attempts::parse(&outcome.stdout.bytes, &outcome.stderr.bytes);
+            let took = said.find("took all of it");
+            assert!(
+                took.is_none_or(|attempt| !attempt.ok),
+                "{way}: it took {WANTED} bytes: {outcome:?}"
+            );
+            assert!(
+                took.is_some() || outcome.exit_code != 0,
+                "{way}: {outcome:?}"
+            );
+        }
+    }
+}
+
+/// The same outside, with a smaller bound, in namespaces that end with the probe.
+fn control(way: &str) -> Attempts {
+    let mut args = args(way);
+    args["seconds"] = json!(3);
+    args["folder"] = json!("/dev/shm");
+    args["bytes"] = json!(2 * CAP);
+    let attempts = Fence::namespaces().run(&probe!("memory"), &args).whole();
+    if way == "folder" {
+        let _ = std::fs::remove_file("/dev/shm/fill");
+    }
+    attempts
+}
+
+async fn attack(ground: &Ground, way: &str) {
+    control(way).assert_all_worked();
+    let report = ground
+        .report(config(ground), &probe!("memory"), &args(way))
+        .await
+        .unwrap();
+    assert_bounded(way, &report.outcome.unwrap());
+}
+
+/// One process, or memory that belongs to no process at all.
+pub async fn memory_beyond_the_cap_ends_the_tree(ground: &Ground) {
+    for way in [
+        "one process",
+        "shared mapping",
+        "remapped",
+        "memory file",
+        "folder",
+        "system v",
+    ] {
+        attack(ground, way).await;
+    }
+}
+
+/// Each of them is below any limit that holds for one process.
+pub async fn a_sum_of_small_processes_is_a_sum(ground: &Ground) {
+    attack(ground, "many processes").await;
+    // The whole tree goes, not only the one that was met.
+    let marker = host::marker();
+    let session = ground.session(config(ground)).await;
+    let script = format!(
+        "bash -c 'exec -a {marker} sleep 20' & exec python3 -c 'b = bytearray(1); l = []\nwhile True: l.append(bytearray(1 << 20))'"
+    );
+    let running = session
+        .start(brig_sandbox::Request::command(["bash", "-c", &script]))
+        .await
+        .unwrap();
+    running.wait().await.unwrap();
+    assert!(until(Duration::from_secs(3), || host::processes_with(
+        &marker
+    )
+    .is_empty()));
+    session.destroy().await.unwrap();
+}
+
+/// Address space that is never written, and pages that can be taken back.
+pub async fn memory_that_is_not_taken_is_no_crime(ground: &Ground) {
+    let mut asked = args("untouched");
+    asked["seconds"] = json!(1);
+    let report = ground
+        .report(config(ground), &probe!("memory"), &asked)
+        .await
+        .unwrap();
+    assert_eq!(
+        report.outcome.as_ref().unwrap().killed,
+        None,
+        "reserving is not taking"
+    );
+    let mut asked = args("read files");
+    asked["seconds"] = json!(1);
+    let report = ground
+        .report(config(ground), &probe!("memory"), &asked)
+        .await
+        .unwrap();
+    assert_eq!(
+        report.outcome.as_ref().unwrap().killed,
+        None,
+        "the page cache gives way"
+    );
+    assert!(attempts(&report).whole().ok("took all of it"));
+}
+
+/// Bytes that wait in pipes and sockets, where no process has them.
+pub async fn kernel_memory_is_bounded(ground: &Ground) {
+    for way in ["pipes", "sockets"] {
+        let outside = control(way);
+        let refused = outside.get("took all of it").errno.clone();
+        if let Some(error) = refused {
+            host::skip(&format!(
+                "control of {way}: the host's own limits stop it, {error}"
+            ));
+        }
+        let session = ground.session(config(ground)).await;
+        let running = session
+            .start(request(&probe!("memory"), &args(way)))
+            .await
+            .unwrap();
+        let outcome = running.wait().await.unwrap().outcome.unwrap();
+        session.destroy().await.unwrap();
+        if ground.enforces(Control::Memory) {
+            assert_bounded(way, &outcome);
+        } else {
+            host::skip(&format!(
+                "{way}: without a cgroup nothing counts the kernel's memory"
+            ));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Ways to become more than one is (attacks 16 and 17).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use brig_sandbox::SessionConfig;
+use brig_sandbox::request::TerminalSize;
+use serde_json::{Value, json};
+
+use crate::fence::Fence;
+use crate::ground::{Ground, attempts, mount, request};
+use crate::probe::not_permitted_here;
+use crate::{host, probe};
+
+#[macro_export]
+macro_rules! privileges {
+    ($ground:path) => {
+        $crate::attacks!($ground, privileges:
+            setuid_programs_give_nothing,
+            the_terminal_takes_no_input_from_the_code,
+            no_more_of_the_machine_can_be_had,
+        );
+    };
+}
+
+/// Attack 16: programs of the system, and our own in a folder that is mounted.
+pub async fn setuid_programs_give_nothing(ground: &Ground) {
+    let scratch = host::scratch();
+    let mut programs = serde_json::Map::new();
+    programs.insert("su of the system".into(), json!(["/usr/bin/su"]));
+    if host::is_root() {
+        let (owned, capable) = (scratch.path().join("owned"), scratch.path().join("capable"));
+        fs::copy("/bin/sleep", &owned).unwrap();
+        fs::set_permissions(&owned, fs::Permissions::from_mode(0o4755)).unwrap();
+        fs::copy("/bin/sleep", &capable).unwrap();
+        let set = Command::new("setcap")
+            .arg("cap_sys_admin,cap_net_admin=ep")
+            .arg(&capable)
+            .status();
+        programs.insert("setuid in a mounted folder".into(), json!([owned, "2"]));
+        if set.is_ok_and(|status| status.success()) {
+            programs.insert(
+                "capabilities in a mounted folder".into(),
+                json!([capable, "2"]),
+            );
+        } else {
+            host::skip("file capabilities in a mounted folder: setcap does not work here");
+        }
+    } else {
+        host::skip(
+            "setuid and file capabilities in a mounted folder: only root can make such files",
+        );
+    }
+    let control = Fence::ordinary_user().run(&probe!("setuid"), &json!({"programs": programs}));
+
+    let inside: Value = programs
+        .iter()
+        .map(|(name, words)| {
+            let text = words
+                .to_string()
+                .replace(&scratch.path().display().to_string(), "/mnt/data");
+            (name.clone(), serde_json::from_str::<Value>(&text).unwrap())
+        })
+        .collect();
+    let config = mount(scratch.path(), "/mnt/data", false);
+    let inside = ground
+        .run_with(config, &probe!("setuid"), &json!({"programs": inside}))
+        .await;
+    inside.assert_held_except(&control.whole(), |attempt| {
+        attempt
+            .attempt
+            .starts_with("Cap")
+            .then(|| "an ordinary user has none either".into())
+    });
+}
+
+/// Attack 17: the part that is the sandbox's own.
+pub async fn the_terminal_takes_no_input_from_the_code(ground: &Ground) {
+    let mut control = Fence::plain()
+        .run(&probe!("terminal"), &json!({"own": true}))
+        .whole();
+    assert!(control.ok("is a terminal"));
+    let mut asked = request(&probe!("terminal"), &json!({}));
+    asked.terminal = Some(TerminalSize {
+        rows: 24,
+        columns: 80,
+    });
+    let session = ground.session(SessionConfig::default()).await;
+    let report = session.start(asked).await.unwrap().wait().await.unwrap();
+    session.destroy().await.unwrap();
+    let mut inside = attempts(&report).whole();
+    assert!(
+        inside.ok("is a terminal"),
+        "it was given a terminal: {inside:#?}"
+    );
+    control.forget("is a terminal");
+    inside.forget("is a terminal");
+    inside.assert_held_except(&control, |attempt| match attempt.errno.as_deref() {
+        Some("EIO") => Some("this kernel has TIOCSTI switched off".into()),
+        _ => not_permitted_here(attempt),
+    });
+}
+
+/// Priorities, real-time classes and limits.
+pub async fn no_more_of_the_machine_can_be_had(ground: &Ground) {
+    let control = Fence::plain()
+        .run(&probe!("scheduling"), &json!({}))
+        .whole();
+    let inside = ground.run(&probe!("scheduling"), &json!({})).await;
+    inside.assert_held_except(&control, |attempt| match attempt.errno.as_deref() {
+        Some("EALREADY") => Some("it is unlimited here anyway".into()),
+        Some("EINVAL" | "ValueError") => Some("it cannot be raised here".into()),
+        Some("EPERM" | "EACCES") => Some("the tests themselves may not do it".into()),
+        _ => None,
+    });
+}

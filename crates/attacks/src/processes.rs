@@ -1,0 +1,157 @@
+//! Processes: whom one sees, and who stays (attacks 14, 18, 19, 22).
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use brig_sandbox::{Event, ExecutionStatus, SessionConfig};
+use serde_json::json;
+
+use crate::fence::{Fence, until};
+use crate::ground::{Ground, request, run_in};
+use crate::{host, probe};
+
+#[macro_export]
+macro_rules! processes {
+    ($ground:path) => {
+        $crate::attacks!($ground, processes:
+            host_processes_are_invisible,
+            executions_do_not_see_each_other,
+            daemons_end_with_their_execution,
+            orphans_are_reaped,
+            an_abandoned_execution_ends,
+        );
+    };
+}
+
+const SOON: Duration = Duration::from_secs(3);
+
+/// A process of the host that is easy to find.
+fn sleeper(marker: &str) -> std::process::Child {
+    Command::new("bash")
+        .args(["-c", &format!("exec -a {marker} sleep 60")])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Attack 14.
+pub async fn host_processes_are_invisible(ground: &Ground) {
+    let marker = host::marker();
+    let mut victim = sleeper(&marker);
+    assert!(until(SOON, || host::processes_with(&marker).len() == 1));
+    let args = json!({"marker": marker, "pid": victim.id()});
+    let control = Fence::plain().run(&probe!("processes"), &args).whole();
+    let inside = ground.run(&probe!("processes"), &args).await;
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    inside.assert_held(&control);
+}
+
+/// Attack 14, between two executions of one session.
+pub async fn executions_do_not_see_each_other(ground: &Ground) {
+    let marker = host::marker();
+    let session = ground.session(SessionConfig::default()).await;
+    let script = format!("exec -a {marker} sleep 30");
+    let victim = session
+        .start(brig_sandbox::Request::command(["bash", "-c", &script]))
+        .await
+        .unwrap();
+    assert!(until(SOON, || host::processes_with(&marker).len() == 1));
+    let args = json!({"marker": marker, "pid": host::processes_with(&marker)[0]});
+    run_in(&session, &probe!("processes"), &args)
+        .await
+        .assert_all_failed();
+    victim.cancel();
+    victim.wait().await.unwrap();
+    session.destroy().await.unwrap();
+}
+
+/// Attack 18.
+pub async fn daemons_end_with_their_execution(ground: &Ground) {
+    let left = host::marker();
+    let control = json!({"marker": left, "seconds": 20});
+    Fence::plain()
+        .run(&probe!("daemon"), &control)
+        .whole()
+        .assert_all_worked();
+    let survivors = host::processes_with(&left);
+    survivors.iter().for_each(|pid| host::end(*pid));
+    assert_eq!(
+        survivors.len(),
+        1,
+        "outside, the daemon outlives everything"
+    );
+
+    let marker = host::marker();
+    let args = json!({"marker": marker, "seconds": 20});
+    let session = ground.session(SessionConfig::default()).await;
+    run_in(&session, &probe!("daemon"), &args)
+        .await
+        .assert_all_worked();
+    let gone = until(SOON, || host::processes_with(&marker).is_empty());
+    assert!(gone, "a daemon outlived its execution");
+    session.destroy().await.unwrap();
+    assert!(host::processes_with(&marker).is_empty());
+
+    let once = host::marker();
+    ground
+        .run(&probe!("daemon"), &json!({"marker": once, "seconds": 20}))
+        .await;
+    assert!(
+        host::processes_with(&once).is_empty(),
+        "a daemon outlived its sandbox"
+    );
+}
+
+/// Attack 19: 50,000 orphans in one execution.
+pub async fn orphans_are_reaped(ground: &Ground) {
+    // The probe is the first process of the fence and never waits for strangers.
+    let few = json!({"count": 200, "batch": 100, "patience": 0});
+    let control = Fence::processes().run(&probe!("zombies"), &few).whole();
+    assert!(
+        control.ok("zombies stay"),
+        "where nobody reaps they stay: {control:#?}"
+    );
+
+    let many = json!({"count": 50_000, "batch": 100});
+    let inside = ground.run(&probe!("zombies"), &many).await;
+    assert!(
+        !inside.ok("zombies stay") && !inside.ok("processes stay"),
+        "{inside:#?}"
+    );
+    assert!(inside.ok("budget is back"), "{inside:#?}");
+}
+
+/// Attack 22: whoever listens goes away in the middle of the stream.
+pub async fn an_abandoned_execution_ends(ground: &Ground) {
+    let marker = host::marker();
+    let args = json!({"marker": marker, "way": "daemons", "seconds": 30});
+    let session = ground.session(SessionConfig::default()).await;
+    let mut asked = request(&probe!("stubborn"), &args);
+    asked.stream = true;
+    let mut running = session.start(asked).await.unwrap();
+    while let Some(event) = running.next_event().await {
+        if matches!(event, Event::Stdout(_)) {
+            break;
+        }
+    }
+    assert!(
+        until(SOON, || !host::processes_with(&marker).is_empty()),
+        "it runs while heard"
+    );
+    let id = running.id().clone();
+    drop(running);
+    assert!(
+        until(SOON, || host::processes_with(&marker).is_empty()),
+        "it goes on unheard"
+    );
+    let known = session.execution(&id).unwrap();
+    assert!(
+        until(SOON, || session.execution(&id).unwrap().status
+            == ExecutionStatus::Cancelled),
+        "{known:?}"
+    );
+    let after = session.run(vec!["true".into()]).await.unwrap();
+    assert!(after.outcome.unwrap().success());
+    session.destroy().await.unwrap();
+}

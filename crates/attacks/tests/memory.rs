@@ -1,0 +1,3 @@
+mod native;
+
+brig_attacks::memory!(native::ground);
