@@ -77,7 +77,7 @@ attempt("lower its priority", lambda: os.setpriority(os.PRIO_PROCESS, target, 19
 attempt("pin it to a processor", lambda: os.sched_setaffinity(target, {min(os.sched_getaffinity(0))}))
 attempt("take its limits", lambda: syscall(PRLIMIT64, target, 7, struct.pack("QQ", 4, 4), 0))
 attempt("choose it for the out-of-memory killer",
-        lambda: open(f"/proc/{target}/oom_score_adj", "w").write("1000"))
+        lambda: os.write(os.open(f"/proc/{target}/oom_score_adj", os.O_WRONLY), b"1000"))
 attempt("stop it", stops, fork=False)
 if victim is None:
     # Sent to a first process, all of these must be without effect: were they not, the probe

@@ -7,7 +7,7 @@ def by_name():
         if entry.isdigit():
             try:
                 with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    if ARGS["marker"].encode() in file.read():
+                    if file.read().split(b"\0")[0] == ARGS["marker"].encode():
                         return int(entry)
             except OSError:
                 pass

@@ -8,7 +8,7 @@ attempt("deadline", lambda: syscall(SCHED_SETATTR, 0, struct.pack("IIQiIQQQ", 48
 attempt("higher priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, -10))
 attempt("realtime disk priority", lambda: syscall(IOPRIO_SET, 1, 0, (1 << 13) | 0))
 attempt("never be chosen by the out-of-memory killer",
-        lambda: open("/proc/self/oom_score_adj", "w").write("-1000"))
+        lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-1000"))
 for name in ("NPROC", "NOFILE", "AS", "MEMLOCK", "CORE", "MSGQUEUE", "SIGPENDING", "RTPRIO"):
     def higher(kind=getattr(resource, "RLIMIT_" + name, None)):
         soft, hard = resource.getrlimit(kind)

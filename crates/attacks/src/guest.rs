@@ -57,6 +57,6 @@ pub async fn killing_everybody_reaches_only_oneself(ground: &Ground) {
         outcome.stdout.bytes, b"beside\n",
         "the execution beside it goes on"
     );
-    assert!(host::processes_with(&marker).is_empty());
+    assert!(host::processes_named(&marker).is_empty());
     session.destroy().await.unwrap();
 }

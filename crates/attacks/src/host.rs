@@ -33,21 +33,14 @@ pub fn open_scratch() -> tempfile::TempDir {
     folder
 }
 
-/// The processes whose command line holds this text.
-pub fn processes_with(text: &str) -> Vec<i32> {
-    let own = std::process::id();
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
+/// The processes that go by this name.
+pub fn processes_named(name: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
-        .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| *pid as u32 != own)
         .filter(|pid| {
-            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
-                line.windows(text.len())
-                    .any(|window| window == text.as_bytes())
-            })
+            fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.split(|byte| *byte == 0).next() == Some(name.as_bytes()))
         })
         .collect()
 }

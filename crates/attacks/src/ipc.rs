@@ -1,6 +1,6 @@
 //! Sockets and shared objects of the host (attacks 57 and 58), and its network.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -29,10 +29,13 @@ macro_rules! ipc {
 
 const GREETING: &str = "from the host";
 
+/// Greets everybody, and listens until they go.
 fn greet(listener: UnixListener) {
     std::thread::spawn(move || {
-        for client in listener.incoming() {
-            let _ = client.and_then(|mut client| client.write_all(GREETING.as_bytes()));
+        for mut client in listener.incoming().flatten() {
+            let _ = client.set_read_timeout(Some(std::time::Duration::from_secs(3)));
+            let _ = client.write_all(GREETING.as_bytes());
+            let _ = client.read(&mut [0; 16]);
         }
     });
 }

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
-use brig_sandbox::{Sandbox, Session, SessionConfig};
+use brig_sandbox::{Event, Sandbox, Session, SessionConfig};
 use serde_json::json;
 
-use crate::fence::Fence;
-use crate::ground::{Ground, agent, mount_spec};
+use crate::fence::{Fence, until};
+use crate::ground::{Ground, agent, attempts, mount_spec, request};
 use crate::{host, probe};
 
 #[macro_export]
@@ -161,36 +162,29 @@ pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
 /// Attack 2, with a folder that turns into a link and back all the time.
 pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
     let session = ground.session(SessionConfig::default()).await;
-    let swap = "mkdir -p real /tmp/target; ln -sfn /tmp/target link; end=$(($(date +%s) + 4)); \
-                while [ $(date +%s) -lt $end ]; do mv -T real d; mv -T d real; mv -T link d; mv -T d link; done";
-    let racing = session
-        .start(brig_sandbox::Request::command(["sh", "-c", swap]))
-        .await
-        .unwrap();
-    let mut through = 0;
-    for number in 0..400 {
-        through += usize::from(upload(&session, &format!("d/{number}")).await);
+    let args = json!({"target": "/tmp/target", "seconds": 4});
+    let mut asked = request(&probe!("swap"), &args);
+    asked.stream = true;
+    let mut racing = session.start(asked).await.unwrap();
+    while !matches!(racing.next_event().await, None | Some(Event::Stdout(_))) {}
+    let (mut through, mut refused) = (0, 0);
+    for number in 0..600 {
+        match upload(&session, &format!("d/{number}")).await {
+            true => through += 1,
+            false => refused += 1,
+        }
     }
-    racing.wait().await.unwrap();
-    let there = session.run(vec![
-        "sh".into(),
-        "-c".into(),
-        "ls /tmp/target | wc -l; ls real | wc -l".into(),
-    ]);
-    let text = String::from_utf8(there.await.unwrap().outcome.unwrap().stdout.bytes).unwrap();
-    let counts: Vec<usize> = text
-        .lines()
-        .map(|line| line.trim().parse().unwrap())
-        .collect();
-    assert_eq!(counts[0], 0, "uploads went through the link");
-    assert_eq!(
-        counts[1], through,
-        "every upload that was acknowledged is in the folder"
-    );
-    if through == 0 {
-        host::skip("no upload met the real folder, so the race was not shown to be alive");
-    }
+    let counted = attempts(&racing.wait().await.unwrap()).whole();
     session.destroy().await.unwrap();
+    assert!(
+        through > 0 && refused > 0,
+        "both sides were met: {through} and {refused}"
+    );
+    assert_eq!(
+        counted.get("counted").value,
+        json!([through, 0]),
+        "an upload went elsewhere"
+    );
 }
 
 /// Attack 11 in its present form: what a session leaves behind is copied to the host, file by
@@ -283,11 +277,12 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
         (stop, thread)
     };
     let moving = scratch.path().join("moving");
+    assert!(until(Duration::from_secs(5), || moving.is_symlink()));
     let peek = json!({"targets": [
         {"name": "plain", "path": "/mnt/data/plain", "text": "plain"},
         {"name": "passwd", "path": "/mnt/data/passwd", "text": "root:"},
     ]});
-    let (mut mounted, mut refused) = (0, 0);
+    let (mut mounted, mut refused, mut last) = (0, 0, String::new());
     for _ in 0..60 {
         match ground.report(config(&moving), &probe!("read"), &peek).await {
             Ok(report) => {
@@ -298,14 +293,17 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
                 );
                 mounted += usize::from(attempts.ok("plain"));
             }
-            Err(_) => refused += 1,
+            Err(error) => {
+                refused += 1;
+                last = error.to_string();
+            }
         }
     }
     swapper.0.store(true, std::sync::atomic::Ordering::Relaxed);
     swapper.1.join().unwrap();
     assert!(
         mounted > 0 && refused > 0,
-        "both sides of the race were met: {mounted} {refused}"
+        "both sides of the race were met: {mounted} {refused} {last}"
     );
     let control = Fence::plain().run(
         &probe!("read"),

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use brig_sandbox::config::{Limit, MIB};
 use brig_sandbox::{Control, Limits, SessionConfig};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::fence::bounded;
 use crate::ground::Ground;
 use crate::owner::{self, Answer, Task};
 use crate::{host, probe};
@@ -27,24 +28,32 @@ fn task(config: SessionConfig) -> Task {
     Task::run(config, &probe!("environment"), &json!({"names": []}))
 }
 
-/// Runs the owner where some system calls do not exist.
-fn without(ground: &Ground, calls: &[u32], prctl: &[u32], config: SessionConfig) -> Answer {
+/// Runs the owner in a world that lacks something.
+fn within(ground: &Ground, mut world: Value, config: SessionConfig) -> Answer {
     let scratch = host::scratch();
-    let script = scratch.path().join("deny.py");
-    std::fs::write(&script, probe!("deny").source()).unwrap();
-    let owner = ground.owner.to_str().unwrap();
+    let script = scratch.path().join("world.py");
+    std::fs::write(&script, probe!("world").source()).unwrap();
     let inner = serde_json::to_string(&task(config)).unwrap();
-    let args = json!({"without": calls, "without_prctl": prctl, "program": [owner, inner]});
-    let words: Vec<OsString> = vec![
-        "/usr/bin/python3".into(),
-        "-I".into(),
-        script.into(),
-        args.to_string().into(),
+    world["program"] = json!([ground.owner, inner]);
+    let words = [
+        "/usr/bin/python3",
+        "-I",
+        script.to_str().unwrap(),
+        &world.to_string(),
     ];
-    let output = crate::fence::bounded(60, words).output().unwrap();
+    let output = bounded(60, words.map(OsString::from)).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(text.lines().last().unwrap_or_default())
         .unwrap_or_else(|_| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn assert_ran(answer: &Answer) {
+    assert_eq!(
+        (answer.error.as_deref(), answer.exit_code),
+        (None, 0),
+        "{answer:?}"
+    );
+    assert!(answer.stdout.contains("PATH"), "{answer:?}");
 }
 
 fn assert_refused(answer: &Answer, names: &str) {
@@ -73,97 +82,48 @@ const PR_SET_SECCOMP: u32 = 22;
 const UNUSED: u32 = 212;
 
 pub async fn without_landlock_it_is_refused(ground: &Ground) {
-    let control = without(ground, &[UNUSED], &[], SessionConfig::default());
-    assert_eq!(
-        (control.error.as_deref(), control.exit_code),
-        (None, 0),
-        "{control:?}"
-    );
-    let answer = without(ground, &LANDLOCK, &[], SessionConfig::default());
-    assert_refused(&answer, "landlock");
+    let world = |calls: &[u32]| within(ground, json!({"calls": calls}), SessionConfig::default());
+    assert_ran(&world(&[UNUSED]));
+    assert_refused(&world(&LANDLOCK), "landlock");
 }
 
 pub async fn without_seccomp_it_is_refused(ground: &Ground) {
-    let answer = without(
-        ground,
-        &[SECCOMP],
-        &[PR_SET_SECCOMP],
-        SessionConfig::default(),
-    );
-    assert_refused(&answer, "seccomp");
+    let world = |call: u32, prctl: u32| {
+        let lacks = json!({"calls": [call], "prctls": [prctl]});
+        within(ground, lacks, SessionConfig::default())
+    };
+    assert_ran(&world(UNUSED, UNUSED));
+    assert_refused(&world(SECCOMP, PR_SET_SECCOMP), "seccomp");
 }
 
 pub async fn without_user_namespaces_it_is_refused(ground: &Ground) {
-    let through = |number: &str| -> Vec<OsString> {
-        let script = format!("echo {number} > /proc/sys/user/max_user_namespaces; exec \"$@\"");
-        [
-            "unshare",
-            "--user",
-            "--map-root-user",
-            "sh",
-            "-c",
-            &script,
-            "sh",
-        ]
-        .map(OsString::from)
-        .to_vec()
+    let world = |number: u32| {
+        within(
+            ground,
+            json!({"user_namespaces": number}),
+            SessionConfig::default(),
+        )
     };
-    let control = owner::run(
-        &ground.owner,
-        &through("50"),
-        &task(SessionConfig::default()),
-        &[],
-    );
-    assert_eq!(
-        (control.error.as_deref(), control.exit_code),
-        (None, 0),
-        "{control:?}"
-    );
-    let answer = owner::run(
-        &ground.owner,
-        &through("0"),
-        &task(SessionConfig::default()),
-        &[],
-    );
-    assert_refused(&answer, "user namespace");
+    assert_ran(&world(50));
+    assert_refused(&world(0), "user_namespaces");
 }
 
-/// In a namespace where no cgroup can be seen, a default falls back and a demand is refused.
-pub async fn without_cgroups_what_was_asked_for_is_refused(ground: &Ground) {
-    let hide = "mount -t tmpfs none /sys/fs/cgroup; exec \"$@\"";
-    let through: Vec<OsString> = [
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "sh",
-        "-c",
-        hide,
-        "sh",
-    ]
-    .map(OsString::from)
-    .to_vec();
-    let default = owner::run(
-        &ground.owner,
-        &through,
-        &task(SessionConfig::default()),
-        &[],
-    );
-    assert_eq!(
-        (default.error.as_deref(), default.exit_code),
-        (None, 0),
-        "{default:?}"
-    );
-
+fn asking_for_memory() -> SessionConfig {
     let limits = Limits {
         memory_bytes: Limit::asked(256 * MIB),
         ..Limits::default()
     };
-    let asked = SessionConfig {
+    SessionConfig {
         limits,
         ..SessionConfig::default()
-    };
-    let answer = owner::run(&ground.owner, &through, &task(asked.clone()), &[]);
+    }
+}
+
+/// Where no cgroup can be seen, a default falls back and a demand is refused.
+pub async fn without_cgroups_what_was_asked_for_is_refused(ground: &Ground) {
+    let hidden = || json!({"hide_cgroups": true});
+    assert_ran(&within(ground, hidden(), SessionConfig::default()));
+    let answer = within(ground, hidden(), asking_for_memory());
     assert_eq!(
         answer.error.as_deref(),
         Some("policy.unenforceable"),
@@ -171,53 +131,32 @@ pub async fn without_cgroups_what_was_asked_for_is_refused(ground: &Ground) {
     );
     assert!(answer.message.contains("memory"), "{}", answer.message);
     if ground.enforces(Control::Memory) {
-        let control = owner::run(&ground.owner, &[], &task(asked), &[]);
-        assert_eq!(
-            control.error, None,
-            "with cgroups it can be held: {control:?}"
-        );
+        assert_ran(&owner::run(
+            &ground.owner,
+            &[],
+            &task(asking_for_memory()),
+            &[],
+        ));
     } else {
         host::skip("control: this user has no cgroup that could hold memory");
     }
 }
 
 pub async fn a_waiver_is_by_name_and_on_record(ground: &Ground) {
-    let hide = "mount -t tmpfs none /sys/fs/cgroup; exec \"$@\"";
-    let through: Vec<OsString> = [
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "sh",
-        "-c",
-        hide,
-        "sh",
-    ]
-    .map(OsString::from)
-    .to_vec();
-    let limits = Limits {
-        memory_bytes: Limit::asked(256 * MIB),
-        ..Limits::default()
+    let waiving = |control| {
+        let mut config = asking_for_memory();
+        config.waive.insert(control);
+        within(ground, json!({"hide_cgroups": true}), config)
     };
-    let refused = SessionConfig {
-        limits,
-        ..SessionConfig::default()
-    };
-    let mut waived = refused.clone();
-    waived.waive.insert(Control::Memory);
-    let mut other = refused.clone();
-    other.waive.insert(Control::Cpu);
-    for config in [refused, other] {
-        let answer = owner::run(&ground.owner, &through, &task(config), &[]);
-        assert_eq!(
-            answer.error.as_deref(),
-            Some("policy.unenforceable"),
-            "{answer:?}"
-        );
-    }
-    let answer = owner::run(&ground.owner, &through, &task(waived), &[]);
-    assert_eq!(answer.error, None, "{answer:?}");
-    assert_eq!(answer.waived, ["memory"]);
+    let other = waiving(Control::Cpu);
+    assert_eq!(
+        other.error.as_deref(),
+        Some("policy.unenforceable"),
+        "{other:?}"
+    );
+    let waived = waiving(Control::Memory);
+    assert_ran(&waived);
+    assert_eq!(waived.waived, ["memory"]);
 
     let config = SessionConfig {
         waive: [Control::Memory].into(),

@@ -38,7 +38,7 @@ fn sleeper(marker: &str) -> std::process::Child {
 pub async fn host_processes_are_invisible(ground: &Ground) {
     let marker = host::marker();
     let mut victim = sleeper(&marker);
-    assert!(until(SOON, || host::processes_with(&marker).len() == 1));
+    assert!(until(SOON, || host::processes_named(&marker).len() == 1));
     let args = json!({"marker": marker, "pid": victim.id()});
     let control = Fence::plain().run(&probe!("processes"), &args).whole();
     let inside = ground.run(&probe!("processes"), &args).await;
@@ -56,8 +56,8 @@ pub async fn executions_do_not_see_each_other(ground: &Ground) {
         .start(brig_sandbox::Request::command(["bash", "-c", &script]))
         .await
         .unwrap();
-    assert!(until(SOON, || host::processes_with(&marker).len() == 1));
-    let args = json!({"marker": marker, "pid": host::processes_with(&marker)[0]});
+    assert!(until(SOON, || host::processes_named(&marker).len() == 1));
+    let args = json!({"marker": marker, "pid": host::processes_named(&marker)[0]});
     run_in(&session, &probe!("processes"), &args)
         .await
         .assert_all_failed();
@@ -74,7 +74,7 @@ pub async fn daemons_end_with_their_execution(ground: &Ground) {
         .run(&probe!("daemon"), &control)
         .whole()
         .assert_all_worked();
-    let survivors = host::processes_with(&left);
+    let survivors = host::processes_named(&left);
     survivors.iter().for_each(|pid| host::end(*pid));
     assert_eq!(
         survivors.len(),
@@ -88,17 +88,17 @@ pub async fn daemons_end_with_their_execution(ground: &Ground) {
     run_in(&session, &probe!("daemon"), &args)
         .await
         .assert_all_worked();
-    let gone = until(SOON, || host::processes_with(&marker).is_empty());
+    let gone = until(SOON, || host::processes_named(&marker).is_empty());
     assert!(gone, "a daemon outlived its execution");
     session.destroy().await.unwrap();
-    assert!(host::processes_with(&marker).is_empty());
+    assert!(host::processes_named(&marker).is_empty());
 
     let once = host::marker();
     ground
         .run(&probe!("daemon"), &json!({"marker": once, "seconds": 20}))
         .await;
     assert!(
-        host::processes_with(&once).is_empty(),
+        host::processes_named(&once).is_empty(),
         "a daemon outlived its sandbox"
     );
 }
@@ -136,13 +136,13 @@ pub async fn an_abandoned_execution_ends(ground: &Ground) {
         }
     }
     assert!(
-        until(SOON, || !host::processes_with(&marker).is_empty()),
+        until(SOON, || !host::processes_named(&marker).is_empty()),
         "it runs while heard"
     );
     let id = running.id().clone();
     drop(running);
     assert!(
-        until(SOON, || host::processes_with(&marker).is_empty()),
+        until(SOON, || host::processes_named(&marker).is_empty()),
         "it goes on unheard"
     );
     let known = session.execution(&id).unwrap();

@@ -1,0 +1,11 @@
+# A folder and a link change places all the time, without a moment in between.
+RENAMEAT2, AT_FDCWD, RENAME_EXCHANGE = 316, -100, 2
+os.makedirs("d", exist_ok=True)
+os.makedirs(ARGS["target"], exist_ok=True)
+os.symlink(ARGS["target"], "link")
+report("swapping", True)
+end = time.monotonic() + ARGS["seconds"]
+while time.monotonic() < end:
+    syscall(RENAMEAT2, AT_FDCWD, b"d", AT_FDCWD, b"link", RENAME_EXCHANGE)
+folder = "link" if os.path.islink("d") else "d"
+report("counted", True, value=[len(os.listdir(folder)), len(os.listdir(ARGS["target"]))])
