@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -192,11 +191,6 @@ pub fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     done()
-}
-
-/// Fails unless the program is there.
-pub fn need(program: &Path) {
-    assert!(program.exists(), "{} is missing", program.display());
 }
 
 fn words(words: &[&str]) -> Vec<OsString> {

@@ -40,8 +40,8 @@ impl Traces {
         let tasks = fs::read_dir(of("task")).into_iter().flatten().flatten();
         let children = tasks.map(|task| fs::read_to_string(task.path().join("children")));
         Self {
-            descriptors: count(&of("fd")),
-            threads: count(&of("task")),
+            descriptors: count(of("fd")),
+            threads: count(of("task")),
             children: children
                 .flatten()
                 .map(|text| text.split_whitespace().count())
