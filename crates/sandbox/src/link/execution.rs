@@ -210,9 +210,14 @@ struct Running<'a> {
     waiting: Option<(Event, Option<(u32, u32)>)>,
 }
 
-/// Resolves when an event can be handed over; `None`: there is nobody to hand it to.
-async fn place_for(events: Option<&mpsc::Sender<Event>>) -> Option<mpsc::Permit<'_, Event>> {
+/// Resolves when an event can be handed over; `None`: there is nobody to hand it to. The end of
+/// an execution does not wait for a slow reader.
+async fn place_for(
+    events: Option<&mpsc::Sender<Event>>,
+    ending: bool,
+) -> Option<mpsc::Permit<'_, Event>> {
     match events {
+        Some(events) if ending => events.try_reserve().ok(),
         Some(events) => events.reserve().await.ok(),
         None => None,
     }
