@@ -4,6 +4,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use common::Brig;
 use serde_json::json;
 
@@ -231,4 +235,47 @@ fn checkpoints_bring_files_back_and_start_new_sessions() {
         .exits(125)
         .complains("no checkpoint");
     brig.run(["session", "checkpoint", "s"]).exits(125);
+}
+
+#[test]
+fn a_busy_session_can_be_looked_at_and_destroyed() {
+    let brig = Brig::new();
+    create(&brig, "s");
+    let mut child = brig
+        .command([
+            "session",
+            "exec",
+            "s",
+            "--",
+            "sh",
+            "-c",
+            "echo up; exec sleep 64.75",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "up\n");
+
+    let started = Instant::now();
+    let object = brig
+        .run(["session", "inspect", "--json", "s"])
+        .exits(0)
+        .json();
+    assert_eq!(object["status"], "executing");
+    assert_eq!(object["config"]["limits"]["processes"]["value"], 256);
+    brig.run(["session", "checkpoint", "s", "--ls"]).exits(0);
+    assert!(started.elapsed() < Duration::from_secs(5), "nothing waits");
+
+    brig.run(["session", "destroy", "s"]).exits(0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(!common::is_running("sleep\x0064.75"));
+    brig.run(["session", "inspect", "s"])
+        .exits(125)
+        .complains("no session");
 }

@@ -35,6 +35,6 @@ pub use ids::{AgentId, CheckpointName, ExecutionId, SessionId};
 pub use plan::Plan;
 pub use report::Report;
 pub use request::{ExecRequest, KillReason, Language, Outcome, Output, Usage};
-pub use sandbox::{Sandbox, SandboxBuilder, SessionInfo};
+pub use sandbox::{Sandbox, SandboxBuilder, SessionDetails, SessionInfo};
 pub use session::{Checkpoint, Session};
 pub use status::{ExecutionStatus, SessionStatus};

@@ -1,5 +1,7 @@
 //! The way in.
 
+mod inspect;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -7,6 +9,8 @@ use brig_audit::{Event as Fact, MemoryLog, Recorder};
 use brig_policy::{AllowAll, Decider};
 use jiff::Timestamp;
 use serde::Serialize;
+
+pub use inspect::SessionDetails;
 
 use crate::session::Inner;
 use crate::shared::{Owner, Shared, lock};

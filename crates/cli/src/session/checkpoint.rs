@@ -1,7 +1,6 @@
 //! Saved states: `checkpoint`, `restore` and `fork`.
 
-use brig_sandbox::Checkpoint;
-use brig_sandbox::Session;
+use brig_sandbox::{AgentId, Checkpoint, Session, SessionDetails, SessionId};
 use serde_json::{Value, json};
 
 use super::{find, list};
@@ -11,38 +10,53 @@ use crate::{json, table, units, write_out};
 
 pub async fn save(args: &CheckpointArgs) -> Result<u8, Failure> {
     let sandbox = find::sandbox()?;
+    if args.list {
+        let info = find::find(&sandbox, &args.session)?;
+        return Ok(show(
+            &sandbox.inspect_session(&info.agent, &info.id)?,
+            args.json,
+        ));
+    }
     let session = find::open(&sandbox, &args.session).await?;
     let done = act(&session, args).await;
     session.close().await?;
-    done
-}
-
-async fn act(session: &Session, args: &CheckpointArgs) -> Result<u8, Failure> {
-    if let Some(name) = &args.remove {
-        session.delete_checkpoint(name).await?;
-        if args.json {
-            json::print(&named(session, &json!({ "deleted": name })));
-        }
-    } else if let Some(name) = &args.name {
-        let checkpoint = session.save_state(name).await?;
-        if args.json {
-            json::print(&named(session, &json!({ "checkpoint": checkpoint })));
-        }
-    } else {
-        return Ok(show(session, &session.checkpoints()?, args.json));
+    let done = done?;
+    if args.json {
+        json::print(&named(session.agent(), session.id(), &done));
     }
     Ok(0)
 }
 
-fn show(session: &Session, checkpoints: &[Checkpoint], as_json: bool) -> u8 {
+async fn act(session: &Session, args: &CheckpointArgs) -> Result<Value, Failure> {
+    match (&args.name, &args.remove) {
+        (_, Some(name)) => {
+            session.delete_checkpoint(name).await?;
+            Ok(json!({ "deleted": name }))
+        }
+        (Some(name), None) => {
+            let checkpoint = session.save_state(name).await?;
+            Ok(json!({ "checkpoint": checkpoint }))
+        }
+        (None, None) => Err(Failure::usage("no name is given")),
+    }
+}
+
+fn show(details: &SessionDetails, as_json: bool) -> u8 {
+    let SessionDetails {
+        info, checkpoints, ..
+    } = details;
     if as_json {
-        json::print(&named(session, &json!({ "checkpoints": checkpoints })));
+        json::print(&named(
+            &info.agent,
+            &info.id,
+            &json!({ "checkpoints": checkpoints }),
+        ));
         return 0;
     }
     if checkpoints.is_empty() {
         failure::note(&format!(
-            "no checkpoints; brig session checkpoint {} NAME",
-            session.id()
+            "no checkpoints; brig session checkpoint {} NAME makes one",
+            info.id
         ));
         return 0;
     }
@@ -71,7 +85,11 @@ pub async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
     session.close().await?;
     restored?;
     if args.json {
-        json::print(&named(&session, &json!({ "restored": args.name })));
+        json::print(&named(
+            session.agent(),
+            session.id(),
+            &json!({ "restored": args.name }),
+        ));
     }
     Ok(0)
 }
@@ -84,15 +102,19 @@ pub async fn fork(args: &ForkArgs) -> Result<u8, Failure> {
     let forked = forked?;
     forked.close().await?;
     if args.json {
-        json::print(&named(&forked, &json!({ "forked_from": session.id() })));
+        json::print(&named(
+            forked.agent(),
+            forked.id(),
+            &json!({ "forked_from": session.id() }),
+        ));
         return Ok(0);
     }
     Ok(write_out(format!("{}\n", forked.id()).as_bytes()))
 }
 
 /// Whose it is, and what was done.
-fn named(session: &Session, more: &Value) -> Value {
-    let mut object = json!({ "agent_id": session.agent(), "session_id": session.id() });
+fn named(agent: &AgentId, session: &SessionId, more: &Value) -> Value {
+    let mut object = json!({ "agent_id": agent, "session_id": session });
     for (key, value) in more.as_object().into_iter().flatten() {
         object[key] = value.clone();
     }

@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use brig_sandbox::{Checkpoint, Session, SessionConfig, SessionInfo};
+use brig_sandbox::{SessionConfig, SessionDetails};
 use serde_json::json;
 
 use super::{checkpoint, find, list};
@@ -8,25 +8,23 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::{doctor, escape, json, units, write_out};
 
-pub async fn run(args: &InspectArgs) -> Result<u8, Failure> {
+pub fn run(args: &InspectArgs) -> Result<u8, Failure> {
     let sandbox = find::sandbox()?;
     let info = find::find(&sandbox, &args.session)?;
-    let session = sandbox.open_session(&info.agent, &info.id).await?;
-    let checkpoints = session.checkpoints();
-    session.close().await?;
-    let checkpoints = checkpoints?;
+    let details = sandbox.inspect_session(&info.agent, &info.id)?;
     if args.json {
-        let mut object = list::object(&info);
-        object["config"] = json!(session.config());
-        object["enforcement"] = json!(session.enforcement());
-        object["checkpoints"] = json!(checkpoints);
+        let mut object = list::object(&details.info);
+        object["config"] = json!(details.config);
+        object["enforcement"] = json!(details.enforcement);
+        object["checkpoints"] = json!(details.checkpoints);
         json::print(&object);
         return Ok(0);
     }
-    Ok(write_out(text(&info, &session, &checkpoints).as_bytes()))
+    Ok(write_out(text(&details).as_bytes()))
 }
 
-fn text(info: &SessionInfo, session: &Session, checkpoints: &[Checkpoint]) -> String {
+fn text(details: &SessionDetails) -> String {
+    let info = &details.info;
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:12}{}", escape::line(&value));
@@ -37,14 +35,14 @@ fn text(info: &SessionInfo, session: &Session, checkpoints: &[Checkpoint]) -> St
     line("backend", info.backend.clone());
     line("created", list::time(info.created));
     line("size", units::size(info.bytes));
-    for (name, value) in describe(session.config()) {
+    for (name, value) in describe(&details.config) {
         line(name, value);
     }
     out.push('\n');
-    out.push_str(&doctor::lines(&session.enforcement()));
-    if !checkpoints.is_empty() {
+    out.push_str(&doctor::lines(&details.enforcement));
+    if !details.checkpoints.is_empty() {
         out.push('\n');
-        out.push_str(&checkpoint::lines(checkpoints));
+        out.push_str(&checkpoint::lines(&details.checkpoints));
     }
     out
 }
