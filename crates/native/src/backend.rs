@@ -1,4 +1,4 @@
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use async_trait::async_trait;
 use brig_sandbox::link::{GuestInstance, Stream};
@@ -20,6 +20,7 @@ pub const WORKSPACE: &str = "/workspace";
 #[derive(Debug, Default)]
 pub struct NativeBackend {
     host: OnceLock<Host>,
+    swept: Once,
 }
 
 impl NativeBackend {
@@ -62,6 +63,10 @@ impl Backend for NativeBackend {
 
         let group = means.create_group(&host.cgroups, plan.limits())?;
         let spawned = spawn::start(&identity, &means, group, mounts).await?;
+        // While the guest builds its place there is time to look for what dead owners left.
+        self.swept.call_once(|| {
+            host.cgroups.sweep();
+        });
         let stream = UnixStream::from_std(spawned.stream)
             .map_err(|error| Error::io("register the guest's stream", error))?;
         let (from_guest, to_guest) = stream.into_split();
