@@ -1,4 +1,4 @@
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use brig_sandbox::link::{GuestInstance, Stream};
@@ -20,7 +20,7 @@ pub const WORKSPACE: &str = "/workspace";
 #[derive(Debug, Default)]
 pub struct NativeBackend {
     host: OnceLock<Host>,
-    swept: Once,
+    swept: OnceLock<()>,
 }
 
 impl NativeBackend {
@@ -64,7 +64,7 @@ impl Backend for NativeBackend {
         let group = means.create_group(&host.cgroups, plan.limits())?;
         let spawned = spawn::start(&identity, &means, group, mounts).await?;
         // While the guest builds its place there is time to look for what dead owners left.
-        self.swept.call_once(|| {
+        self.swept.get_or_init(|| {
             host.cgroups.sweep();
         });
         let stream = UnixStream::from_std(spawned.stream)
