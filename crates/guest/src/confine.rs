@@ -80,7 +80,10 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
         AccessFs::from_read(abi),
     ))?;
     for path in &confine.writable {
-        let fd = PathFd::new(path)?;
+        // What is not there can't be written to.
+        let Ok(fd) = PathFd::new(path) else {
+            continue;
+        };
         let folder = rustix::fs::fstat(&fd)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
         let access = if folder {

@@ -203,9 +203,9 @@ impl Builder {
             path: "/var/empty".into(),
             mode: 0o555,
         });
-        self.steps.push(Step::Folder {
+        self.steps.push(Step::Symlink {
             path: "/var/tmp".into(),
-            mode: 0o1777,
+            target: "/tmp".into(),
         });
         let target = WORKSPACE.to_owned();
         match plan.workspace() {
