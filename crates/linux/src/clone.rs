@@ -37,6 +37,9 @@ pub struct Gated<'a> {
     pub null: BorrowedFd<'a>,
     /// A version 2 control group to start in.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// The `tasks` files of version 1 control groups to enter. The process moves itself, which is
+    /// the one move that does not wait for every processor of the machine to pause.
+    pub tasks: &'a [BorrowedFd<'a>],
 }
 
 /// A process that waits to be let go. Dropping the gate ends it.
@@ -87,7 +90,7 @@ const STEPS: [&str; 5] = [
     "place descriptors",
     "close other descriptors",
     "execute the guest",
-    "wait for the gate",
+    "enter the control group",
 ];
 
 /// Above every target number, so that placing one descriptor never overwrites another.
@@ -106,15 +109,22 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
         .iter()
         .map(|fd| park(*fd))
         .collect::<Result<_, _>>()?;
+    let parked_tasks: Vec<OwnedFd> = program
+        .tasks
+        .iter()
+        .map(|fd| park(*fd))
+        .collect::<Result<_, _>>()?;
     let executable = park(program.program)?;
     let null = park(program.null)?;
     let gate = park(std::os::fd::AsFd::as_fd(&inside))?;
     let mut argv: Vec<*const c_char> = program.argv.iter().map(|arg| arg.as_ptr()).collect();
     argv.push(std::ptr::null());
     let raw: Vec<RawFd> = parked.iter().map(AsRawFd::as_raw_fd).collect();
+    let tasks: Vec<RawFd> = parked_tasks.iter().map(AsRawFd::as_raw_fd).collect();
     let inside_child = Child {
         argv: argv.as_ptr(),
         descriptors: &raw,
+        tasks: &tasks,
         executable: executable.as_raw_fd(),
         null: null.as_raw_fd(),
         gate: gate.as_raw_fd(),
@@ -136,6 +146,7 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
 struct Child<'a> {
     argv: *const *const c_char,
     descriptors: &'a [RawFd],
+    tasks: &'a [RawFd],
     executable: RawFd,
     null: RawFd,
     gate: RawFd,
@@ -164,6 +175,11 @@ impl Child<'_> {
             libc::close(self.outside);
             if libc::read(self.gate, (&raw mut go).cast(), 1) != 1 {
                 libc::_exit(0);
+            }
+            for tasks in self.tasks {
+                if libc::write(*tasks, c"0".as_ptr().cast(), 1) != 1 {
+                    return (4, errno());
+                }
             }
             if raise_ambient() < 0 {
                 return (0, errno());
@@ -328,9 +344,9 @@ fn clone3(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned>
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Cloned::Child),
-        // SAFETY: the kernel has just put a new descriptor there, which nobody else owns.
         pid => Ok(Cloned::Parent {
             pid: pid as u32,
+            // SAFETY: the kernel has just put a new descriptor there, which nobody else owns.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         }),
     }

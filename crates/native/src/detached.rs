@@ -52,6 +52,7 @@ fn mapping(uid: u32, gid: u32, identity: &Identity) -> io::Result<OwnedFd> {
         descriptors: &[],
         null: null.as_fd(),
         cgroup: None,
+        tasks: &[],
     })?;
     let folder = format!("/proc/{}", holder.pid);
     let open = || {

@@ -65,6 +65,7 @@ pub async fn start(
         problem: "a number with a zero byte".into(),
     })?;
 
+    let tasks: Vec<BorrowedFd<'_>> = group.iter().flat_map(Group::tasks).collect();
     let waiting = spawn_gated(&Gated {
         namespaces: ALL_NAMESPACES,
         program: program.as_fd(),
@@ -72,6 +73,7 @@ pub async fn start(
         descriptors: &descriptors,
         null: null.as_fd(),
         cgroup: group.as_ref().and_then(Group::start_in),
+        tasks: &tasks,
     })
     .map_err(unavailable)?;
     let pid = waiting.pid;

@@ -178,6 +178,7 @@ fn floor() -> Result<(), String> {
         descriptors: &[],
         null: null.as_fd(),
         cgroup: None,
+        tasks: &[],
     })
     .map_err(failed)?;
     let (pidfd, _gate) = waiting.release().map_err(failed)?;

@@ -30,6 +30,9 @@ const SHORT: Size = Size {
     kills: 20,
 };
 
+/// Tells what it did, or what was wrong.
+type Part<'a> = &'a dyn Fn() -> Result<String, String>;
+
 struct Options {
     size: Size,
     brig: PathBuf,
@@ -50,7 +53,7 @@ fn main() -> ExitCode {
     raise_descriptor_limit();
     println!("soak: seed {}", options.seed);
 
-    let parts: [(&str, &dyn Fn() -> Result<String, String>); 3] = [
+    let parts: [(&str, Part<'_>); 3] = [
         ("create and destroy", &|| cycles::run(options.size.cycles)),
         ("live at once", &|| many::run(options.size.live)),
         ("kill -9", &|| {

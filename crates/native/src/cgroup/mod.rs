@@ -178,6 +178,8 @@ pub struct Group {
     folders: Vec<PathBuf>,
     /// A version 2 group, to be started in.
     start_in: Option<OwnedFd>,
+    /// Of version 1 groups, to be entered by the process itself.
+    tasks: Vec<OwnedFd>,
     files: Files,
     numbers: Numbers,
     name: String,
@@ -207,6 +209,7 @@ impl Group {
             Cgroups::Systemd => Ok(Self {
                 folders: Vec::new(),
                 start_in: None,
+                tasks: Vec::new(),
                 files: Files::default(),
                 numbers,
                 name,
@@ -222,19 +225,19 @@ impl Group {
         self.start_in.as_ref().map(AsFd::as_fd)
     }
 
-    /// Puts a process under the limits, where it was not started under them.
+    pub fn tasks(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.tasks.iter().map(AsFd::as_fd)
+    }
+
+    /// Puts a process under the limits, where it neither starts under them nor enters by itself.
     pub async fn attach(&mut self, pid: u32) -> io::Result<()> {
+        // The process has its own copies by now.
+        self.tasks.clear();
+        self.start_in = None;
         if self.folders.is_empty() {
             let (folder, files) = v2::scope(&self.name, pid, self.numbers).await?;
             self.folders.push(folder);
             self.files = files;
-            return Ok(());
-        }
-        if self.start_in.is_some() {
-            return Ok(());
-        }
-        for folder in &self.folders {
-            fs::write(folder.join("cgroup.procs"), pid.to_string())?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Version 1: every controller has a tree of its own.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -88,18 +88,13 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
     let mut group = Group {
         folders: Vec::new(),
         start_in: None,
+        tasks: Vec::new(),
         files: Files::default(),
         numbers,
         name,
     };
-    let mut make = |tree: &Path| -> io::Result<PathBuf> {
-        let folder = tree.join(&group.name);
-        fs::create_dir(&folder)?;
-        group.folders.push(folder.clone());
-        Ok(folder)
-    };
     if let Some(tree) = &trees.memory {
-        let folder = make(tree)?;
+        let folder = make(&mut group, tree)?;
         fs::write(
             folder.join("memory.limit_in_bytes"),
             numbers.memory.to_string(),
@@ -111,24 +106,25 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
         group.files.oom = folder.join("memory.oom_control");
         group.files.peak = folder.join("memory.max_usage_in_bytes");
     }
-    let mut make = |tree: &Path| -> io::Result<PathBuf> {
-        let folder = tree.join(&group.name);
-        fs::create_dir(&folder)?;
-        group.folders.push(folder.clone());
-        Ok(folder)
-    };
     if let Some(tree) = &trees.pids {
-        let folder = make(tree)?;
+        let folder = make(&mut group, tree)?;
         fs::write(folder.join("pids.max"), numbers.processes.to_string())?;
         group.files.pids_events = folder.join("pids.events");
     }
     if let Some(tree) = &trees.cpu {
-        let folder = tree.join(&group.name);
-        fs::create_dir(&folder)?;
-        group.folders.push(folder.clone());
+        let folder = make(&mut group, tree)?;
         fs::write(folder.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
         let quota = (numbers.cpus * PERIOD_US as f64) as u64;
         fs::write(folder.join("cpu.cfs_quota_us"), quota.to_string())?;
     }
     Ok(group)
+}
+
+fn make(group: &mut Group, tree: &Path) -> io::Result<PathBuf> {
+    let folder = tree.join(&group.name);
+    fs::create_dir(&folder)?;
+    group.folders.push(folder.clone());
+    let tasks = OpenOptions::new().write(true).open(folder.join("tasks"))?;
+    group.tasks.push(tasks.into());
+    Ok(folder)
 }

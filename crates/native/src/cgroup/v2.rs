@@ -38,8 +38,12 @@ fn has(file: &Path) -> bool {
         .all(|name| text.split_whitespace().any(|word| word == *name))
 }
 
+/// Looks before it writes: the kernel takes milliseconds even to refuse.
 fn hand_on(folder: &Path) -> bool {
     let control = folder.join("cgroup.subtree_control");
+    if !has(&folder.join("cgroup.controllers")) {
+        return false;
+    }
     has(&control) || (fs::write(&control, "+memory +pids +cpu").is_ok() && has(&control))
 }
 
@@ -95,6 +99,7 @@ pub fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> 
         files: files(&folder),
         folders: vec![folder.clone()],
         start_in: None,
+        tasks: Vec::new(),
         numbers,
         name,
     };
