@@ -14,3 +14,10 @@ mod tree;
 
 pub use backend::NativeBackend;
 pub use host::Finding;
+
+/// What the README and the guide show is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guides/library.md")]
+#[derive(Debug)]
+pub struct Guides;
