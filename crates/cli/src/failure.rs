@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
-use brig_sandbox::Error;
+use brig_sandbox::{Error, Report};
 use serde_json::{Value, json};
 
 use crate::{escape, exit, json};
@@ -15,6 +15,8 @@ pub struct Failure {
     message: String,
     hint: Option<String>,
     exit: u8,
+    /// What is known of an execution that was denied.
+    denied: Option<Box<Report>>,
 }
 
 impl Failure {
@@ -24,6 +26,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             exit: exit::FAILED,
+            denied: None,
         }
     }
 
@@ -55,6 +58,10 @@ impl Failure {
 
     pub fn exit(&self) -> u8 {
         self.exit
+    }
+
+    pub fn denied(&self) -> Option<&Report> {
+        self.denied.as_deref()
     }
 
     pub fn json(&self) -> Value {
@@ -96,6 +103,10 @@ impl From<Error> for Failure {
             message: without_numbers(&error.to_string()),
             hint: error.hint(),
             exit,
+            denied: match error {
+                Error::Denied(report) => Some(report),
+                _ => None,
+            },
         }
     }
 }
@@ -151,6 +162,18 @@ fn say(colour: &str, label: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_run_has_its_own_exit_code() {
+        let missing = Error::CannotRun {
+            program: "x".into(),
+            exit_code: 127,
+            problem: "not found".into(),
+        };
+        assert_eq!(Failure::from(missing).exit(), 127);
+        let unknown = Error::NoCheckpoint("x".into());
+        assert_eq!(Failure::from(unknown).exit(), 125);
+    }
 
     #[test]
     fn numbers_of_errors_are_left_out() {

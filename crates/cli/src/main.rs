@@ -91,15 +91,23 @@ fn usage(error: &clap::Error) -> u8 {
         let _ = error.print();
         return 0;
     }
-    let wants_json = std::env::args_os()
+    let words: Vec<String> = std::env::args_os()
         .skip(1)
         .take_while(|arg| arg != "--")
-        .any(|arg| arg == "--json");
-    if wants_json {
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    if words.iter().any(|word| word == "--json") {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
-        let message = first.strip_prefix("error: ").unwrap_or(first);
-        json::print(&serde_json::json!({ "error": Failure::usage(message).json() }));
+        let failure = Failure::usage(first.strip_prefix("error: ").unwrap_or(first));
+        json::print(
+            &match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["run", ..] | ["session", "exec", ..] => {
+                    answer::failure(None, None, None, &failure)
+                }
+                _ => serde_json::json!({ "error": failure.json() }),
+            },
+        );
     }
     let _ = error.print();
     exit::FAILED

@@ -114,6 +114,7 @@ fn a_failure_has_the_same_keys() {
             "run.cannot-start",
         ),
         (&["run", "--json"], 125, "input.usage"),
+        (&["run", "--json", "--no-such-flag"], 125, "input.usage"),
         (
             &["session", "exec", "--json", "nobody", "--", "true"],
             125,
@@ -136,7 +137,6 @@ fn other_commands_fail_as_an_object_too() {
     for args in [
         &["session", "inspect", "--json", "nobody"][..],
         &["session", "cp", "--json", "a", "b"],
-        &["run", "--json", "--no-such-flag"],
         &["session", "ls", "--json", "--agent", "a b"],
     ] {
         let object = brig.run(args).exits(125).json();
