@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 
 use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::AbortHandle;
 
+use super::outgoing::Outgoing;
 use crate::{Error, Result};
 
 /// Both directions of the stream to a guest.
@@ -51,7 +52,7 @@ struct Routes {
 struct Shared {
     routes: StdMutex<Routes>,
     credit_came: Notify,
-    writer: Mutex<Box<dyn AsyncWrite + Send + Unpin>>,
+    outgoing: Outgoing,
     next: AtomicU32,
 }
 
@@ -64,6 +65,7 @@ impl Shared {
 pub struct Connection {
     shared: Arc<Shared>,
     reader: AbortHandle,
+    writer: AbortHandle,
     greeting: Mutex<Inbox>,
 }
 
@@ -76,6 +78,7 @@ impl std::fmt::Debug for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.reader.abort();
+        self.writer.abort();
     }
 }
 
@@ -84,15 +87,18 @@ impl Connection {
         let shared = Arc::new(Shared {
             routes: StdMutex::default(),
             credit_came: Notify::new(),
-            writer: Mutex::new(stream.to_guest),
+            outgoing: Outgoing::new(stream.to_guest),
             next: AtomicU32::new(1),
         });
         let (sender, greeting) = mpsc::unbounded_channel();
         shared.routes().requests.insert(0, sender);
         let reader = tokio::spawn(read(stream.from_guest, Arc::clone(&shared))).abort_handle();
+        let sending = Arc::clone(&shared);
+        let writer = tokio::spawn(async move { sending.outgoing.drain().await }).abort_handle();
         Self {
             shared,
             reader,
+            writer,
             greeting: Mutex::new(greeting),
         }
     }
@@ -144,13 +150,12 @@ impl Connection {
         Ok((inbox, route))
     }
 
-    pub async fn send(&self, message: &ToGuest) -> Result<()> {
+    pub fn send(&self, message: &ToGuest) -> Result<()> {
         let bytes = brig_wire::to_bytes(message).map_err(|error| Error::InvalidConfig {
             what: "request",
             problem: error.to_string(),
         })?;
         self.write(&brig_wire::encode(Kind::Control, 0, &bytes))
-            .await
     }
 
     /// Sends bytes on a channel, as fast as the guest takes them.
@@ -163,21 +168,19 @@ impl Connection {
                 let credit = routes.sending.entry(channel).or_insert(WINDOW);
                 *credit = credit.saturating_sub(now.len() as u32);
             }
-            self.write(&brig_wire::encode(Kind::Data, channel, now))
-                .await?;
+            self.write(&brig_wire::encode(Kind::Data, channel, now))?;
             bytes = rest;
         }
         Ok(())
     }
 
-    pub async fn send_end(&self, channel: u32) -> Result<()> {
+    pub fn send_end(&self, channel: u32) -> Result<()> {
         self.shared.routes().sending.remove(&channel);
         self.write(&brig_wire::encode(Kind::End, channel, &[]))
-            .await
     }
 
     /// Lets the guest send this many bytes more.
-    pub async fn grant(&self, channel: u32, amount: u32) -> Result<()> {
+    pub fn grant(&self, channel: u32, amount: u32) -> Result<()> {
         if let Some((_, credit)) = self.shared.routes().receiving.get_mut(&channel) {
             *credit = credit.saturating_add(amount);
         }
@@ -186,7 +189,6 @@ impl Connection {
             channel,
             &amount.to_le_bytes(),
         ))
-        .await
     }
 
     async fn wait_for_credit(&self, channel: u32) -> Result<usize> {
@@ -207,9 +209,8 @@ impl Connection {
         }
     }
 
-    async fn write(&self, bytes: &[u8]) -> Result<()> {
-        let mut writer = self.shared.writer.lock().await;
-        writer.write_all(bytes).await.map_err(|_| self.lost())
+    fn write(&self, frame: &[u8]) -> Result<()> {
+        self.shared.outgoing.push(frame).map_err(|_| self.lost())
     }
 }
 

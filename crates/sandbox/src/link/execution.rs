@@ -42,7 +42,7 @@ pub async fn run<G: Guard>(
     let terminal = spawn.terminal.is_some();
 
     let begun = Instant::now();
-    connection.send(&ToGuest::Spawn(Box::new(spawn))).await?;
+    connection.send(&ToGuest::Spawn(Box::new(spawn)))?;
     let ExecIo {
         events,
         stdin,
@@ -72,10 +72,10 @@ pub async fn run<G: Guard>(
         tokio::select! {
             // A slow reader of events holds the program's output up, but nothing else.
             place = place_for(events.as_ref(), run.killed.is_some()), if run.waiting.is_some() => {
-                run.deliver(place).await?;
+                run.deliver(place)?;
             }
             incoming = inbox.recv(), if run.waiting.is_none() => match incoming {
-                Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes).await?,
+                Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes)?,
                 Some(Incoming::End { .. }) => {}
                 Some(Incoming::Message(FromGuest::Exited(exit))) => break exit,
                 Some(Incoming::Message(FromGuest::SpawnFailed { step, errno, .. })) => {
@@ -87,20 +87,20 @@ pub async fn run<G: Guard>(
                 None => return run.lost(instance, begun),
             },
             command = commands.recv(), if listening => match command {
-                Some(ExecCommand::Kill(reason)) => run.kill(reason).await?,
+                Some(ExecCommand::Kill(reason)) => run.kill(reason)?,
                 Some(ExecCommand::Signal(signal)) => {
-                    connection.send(&ToGuest::Signal { id: numbers.id, signal }).await?;
+                    connection.send(&ToGuest::Signal { id: numbers.id, signal })?;
                 }
                 Some(ExecCommand::Resize(size)) => {
                     let (rows, columns) = (size.rows, size.columns);
-                    connection.send(&ToGuest::Resize { id: numbers.id, rows, columns }).await?;
+                    connection.send(&ToGuest::Resize { id: numbers.id, rows, columns })?;
                 }
                 None => listening = false,
             },
             () = &mut feed, if !fed => fed = true,
             reason = &mut breach, if guarded => {
                 guarded = false;
-                run.kill(reason).await?;
+                run.kill(reason)?;
             }
         }
     };
@@ -194,7 +194,7 @@ async fn feed(
         }
     }
     // Fails only when the guest is gone, which is noticed where its answers are read.
-    let _ = connection.send_end(channel).await;
+    let _ = connection.send_end(channel);
 }
 
 struct Running<'a> {
@@ -226,7 +226,7 @@ async fn place_for(
 impl Running<'_> {
     /// Hands the waiting event over, or drops it where nobody listens any more, and lets the guest
     /// send as much again.
-    async fn deliver(&mut self, place: Option<mpsc::Permit<'_, Event>>) -> Result<()> {
+    fn deliver(&mut self, place: Option<mpsc::Permit<'_, Event>>) -> Result<()> {
         let Some((event, taken)) = self.waiting.take() else {
             return Ok(());
         };
@@ -236,23 +236,21 @@ impl Running<'_> {
             None => self.events = None,
         }
         match taken {
-            Some((channel, length)) => self.connection.grant(channel, length).await,
+            Some((channel, length)) => self.connection.grant(channel, length),
             None => Ok(()),
         }
     }
 
-    async fn kill(&mut self, reason: KillReason) -> Result<()> {
+    fn kill(&mut self, reason: KillReason) -> Result<()> {
         if self.killed.is_none() {
             self.killed = Some(reason);
         }
-        self.connection
-            .send(&ToGuest::Kill {
-                id: self.numbers.id,
-            })
-            .await
+        self.connection.send(&ToGuest::Kill {
+            id: self.numbers.id,
+        })
     }
 
-    async fn output(&mut self, channel: u32, bytes: Bytes) -> Result<()> {
+    fn output(&mut self, channel: u32, bytes: Bytes) -> Result<()> {
         let is_stdout = channel == self.numbers.stdout;
         let output = if is_stdout {
             &mut self.stdout
@@ -274,7 +272,7 @@ impl Running<'_> {
         self.waiting = Some((event, taken));
         if overflow {
             let limit_bytes = self.limit;
-            self.kill(KillReason::Output { limit_bytes }).await?;
+            self.kill(KillReason::Output { limit_bytes })?;
         }
         Ok(())
     }
@@ -295,7 +293,8 @@ impl Running<'_> {
             (Some(reason), Some(9)) => Some(reason),
             // It ended by itself just before it would have been killed.
             (Some(_), _) => None,
-            (None, Some(9)) => instance.guard.verdict(),
+            // A shell tells of a child that was killed by an exit code of its own.
+            (None, _) if exit_code != 0 => instance.guard.verdict(),
             (None, _) => None,
         };
         let peak = exit

@@ -19,15 +19,13 @@ pub async fn put(
 ) -> Result<u64> {
     let (id, channel) = (connection.number(), connection.number());
     let (mut inbox, _route) = connection.open(id, &[])?;
-    connection
-        .send(&ToGuest::Put {
-            id,
-            base,
-            path: path.into(),
-            mode,
-            channel,
-        })
-        .await?;
+    connection.send(&ToGuest::Put {
+        id,
+        base,
+        path: path.into(),
+        mode,
+        channel,
+    })?;
     let mut buffer = vec![0; brig_wire::MAX_DATA];
     let read = loop {
         match content.read(&mut buffer).await {
@@ -36,7 +34,7 @@ pub async fn put(
             Err(error) => break Err(Error::io(format!("read the content for {path}"), error)),
         }
     };
-    connection.send_end(channel).await?;
+    connection.send_end(channel)?;
     let answer = inbox.recv().await;
     read?;
     match answer {
@@ -52,13 +50,11 @@ pub async fn get(
 ) -> Result<u64> {
     let (id, channel) = (connection.number(), connection.number());
     let (mut inbox, _route) = connection.open(id, &[channel])?;
-    connection
-        .send(&ToGuest::Get {
-            id,
-            path: path.into(),
-            channel,
-        })
-        .await?;
+    connection.send(&ToGuest::Get {
+        id,
+        path: path.into(),
+        channel,
+    })?;
     let mut received = 0;
     loop {
         match inbox.recv().await {
@@ -67,7 +63,7 @@ pub async fn get(
                 into.write_all(&bytes)
                     .await
                     .map_err(|error| Error::io(format!("write the content of {path}"), error))?;
-                connection.grant(channel, bytes.len() as u32).await?;
+                connection.grant(channel, bytes.len() as u32)?;
             }
             Some(Incoming::End { .. }) => {}
             Some(Incoming::Message(FromGuest::Done { bytes, .. })) if bytes == received => {
@@ -84,12 +80,10 @@ pub async fn get(
 pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>> {
     let id = connection.number();
     let (mut inbox, _route) = connection.open(id, &[])?;
-    connection
-        .send(&ToGuest::List {
-            id,
-            path: path.into(),
-        })
-        .await?;
+    connection.send(&ToGuest::List {
+        id,
+        path: path.into(),
+    })?;
     let mut found = Vec::new();
     loop {
         match inbox.recv().await {

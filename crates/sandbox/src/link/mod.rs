@@ -5,6 +5,7 @@ mod connection;
 mod execution;
 mod files;
 mod language;
+mod outgoing;
 
 use std::path::Path;
 
@@ -73,7 +74,7 @@ impl<G: Guard> GuestInstance<G> {
         let workspace = hello.workspace.clone();
         let connection = Connection::start(stream);
         let ready = async {
-            connection.send(&ToGuest::Hello(Box::new(hello))).await?;
+            connection.send(&ToGuest::Hello(Box::new(hello)))?;
             connection.greeting().await
         };
         let failed = match ready.await {

@@ -1,0 +1,103 @@
+//! Frames on their way to the guest. A frame is sent whole, whatever becomes of its sender: half a
+//! frame would make nonsense of all that follow.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+pub struct Outgoing {
+    state: Mutex<State>,
+    /// Told when something waits.
+    work: Notify,
+}
+
+struct State {
+    stream: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What the stream did not take at once. Bounded by the credit of the channels.
+    waiting: Vec<u8>,
+    sent: usize,
+    failed: bool,
+}
+
+impl Outgoing {
+    pub fn new(stream: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        let state = State {
+            stream,
+            waiting: Vec::new(),
+            sent: 0,
+            failed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            work: Notify::new(),
+        }
+    }
+
+    /// Never waits: what does not go out at once goes out later, in order.
+    pub fn push(&self, frame: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rest = frame;
+        if state.waiting.is_empty() {
+            let mut nobody = Context::from_waker(Waker::noop());
+            while !rest.is_empty() {
+                match state.write(&mut nobody, rest) {
+                    Poll::Ready(count) => rest = &rest[count?..],
+                    Poll::Pending => break,
+                }
+            }
+        }
+        if state.failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if !rest.is_empty() {
+            state.waiting.extend_from_slice(rest);
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, for as long as it is polled.
+    pub async fn drain(&self) {
+        loop {
+            self.work.notified().await;
+            let drained = poll_fn(|context| {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.drain(context)
+            });
+            if drained.await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.waiting.len() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let written = self.write(context, &waiting[self.sent..]);
+            self.waiting = waiting;
+            match written {
+                Poll::Ready(count) => self.sent += count?,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.waiting.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = match Pin::new(&mut self.stream).poll_write(context, bytes) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            other => other,
+        };
+        self.failed |= matches!(written, Poll::Ready(Err(_)));
+        written
+    }
+}
