@@ -4,6 +4,8 @@
 pub mod backend;
 pub mod blocking;
 pub mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod control;
 pub mod env;
 mod error;

@@ -1,0 +1,105 @@
+use std::collections::BTreeMap;
+
+use super::fixture::{Done, Fixture, agent, check, check_eq, outcome, run, sh, text};
+use crate::{Error, Session, SessionConfig};
+
+/// What programs may expect, set by Brig and by the shell itself.
+const EXPECTED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "TERM",
+    "SHELL",
+    "TMPDIR",
+    "HOSTNAME",
+    "PYTHONUNBUFFERED",
+];
+
+async fn variables(session: &Session) -> Done<BTreeMap<String, String>> {
+    let listing = text(session, "env").await?;
+    let pairs = listing.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect())
+}
+
+pub async fn nothing_of_the_caller_leaks(fixture: Fixture) -> Done {
+    let inside = variables(&fixture.session().await?).await?;
+    check!(inside.contains_key("PATH"), "control: the listing works");
+    check!(
+        std::env::vars_os().count() > 1,
+        "control: the caller has variables"
+    );
+    for name in inside.keys() {
+        check!(
+            EXPECTED.contains(&name.as_str()),
+            "`{name}` came from somewhere"
+        );
+    }
+    check_eq!(inside.get("HOME").map(String::as_str), Some("/workspace"));
+    Ok(())
+}
+
+pub async fn variables_that_were_given_arrive(fixture: Fixture) -> Done {
+    let env = vec![
+        ("FOR_ALL".into(), "1".into()),
+        ("BOTH".into(), "session".into()),
+    ];
+    let config = SessionConfig {
+        env,
+        ..SessionConfig::default()
+    };
+    let session = fixture.session_with(config).await?;
+    let mut request = sh("printf '%s|%s|%s' \"$FOR_ALL\" \"$BOTH\" \"$ODD\"");
+    request.env.push(("BOTH".into(), "execution".into()));
+    request
+        .env
+        .push(("ODD".into(), "a=b\n'c' \"d\" $e \u{e9}".into()));
+    let outcome = outcome(run(&session, request).await?)?;
+    let expected = "1|execution|a=b\n'c' \"d\" $e \u{e9}";
+    check_eq!(String::from_utf8_lossy(&outcome.stdout.bytes), expected);
+    let inside = variables(&session).await?;
+    check_eq!(inside.get("BOTH").map(String::as_str), Some("session"));
+    check!(
+        !inside.contains_key("ODD"),
+        "it stayed for the next execution"
+    );
+    Ok(())
+}
+
+pub async fn loader_variables_are_refused(fixture: Fixture) -> Done {
+    let sandbox = fixture.sandbox()?;
+    let session = fixture.session().await?;
+    for name in [
+        "LD_PRELOAD",
+        "ld_library_path",
+        "PYTHONPATH",
+        "BASH_ENV",
+        "PATH",
+        "A=B",
+        "",
+    ] {
+        let mut request = sh("touch ran");
+        request.env.push((name.into(), "/x".into()));
+        let refused = session.start(request).await;
+        check!(
+            matches!(refused, Err(Error::InvalidConfig { .. })),
+            "{name}: {refused:?}"
+        );
+        let mut config = SessionConfig::default();
+        config.env.push((name.into(), "/x".into()));
+        let refused = sandbox.create_session(&agent(), None, config).await;
+        check!(
+            matches!(refused, Err(Error::InvalidConfig { .. })),
+            "{name}: {refused:?}"
+        );
+    }
+    check_eq!(text(&session, "ls").await?, "");
+    Ok(())
+}

@@ -1,0 +1,192 @@
+use std::time::{Duration, Instant};
+
+use super::fixture::{Done, Fixture, agent, check, check_eq, outcome, run, sh, text};
+use crate::config::MIB;
+use crate::{Control, Error, ExecutionStatus, KillReason, Limit, SessionConfig};
+
+pub async fn the_deadline_ends_the_whole_tree(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    let script = "echo began; (sleep 2; touch late) & (setsid sh -c 'sleep 2; touch later') &
+        trap '' TERM HUP INT; sleep 60; touch last";
+    let mut request = sh(script);
+    request.timeout = Some(Duration::from_millis(700));
+    let begun = Instant::now();
+    let report = run(&session, request).await?;
+    let took = begun.elapsed();
+    check_eq!(report.status, ExecutionStatus::Failed);
+    let outcome = outcome(report)?;
+    check_eq!(outcome.killed, Some(KillReason::Timeout { limit_ms: 700 }));
+    check_eq!(outcome.stdout.bytes, b"began\n");
+    check!(took < Duration::from_millis(1500), "it took {took:?}");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    check_eq!(text(&session, "ls").await?, "");
+    Ok(())
+}
+
+pub async fn the_session_lives_on_after_a_deadline(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    text(&session, "echo kept > file").await?;
+    let mut request = sh("sleep 60");
+    request.timeout = Some(Duration::from_millis(50));
+    run(&session, request).await?;
+    check_eq!(text(&session, "cat file").await?, "kept\n");
+    Ok(())
+}
+
+pub async fn too_much_memory_is_an_end(fixture: Fixture) -> Done {
+    let mut config = SessionConfig::default();
+    let limit = fixture.limit(Control::Memory, 64 * MIB)?;
+    config.limits.memory_bytes = limit;
+    let session = fixture.session_with(config).await?;
+    text(
+        &session,
+        "head -c 10000000 /dev/zero | tail -c 5000000 > /dev/null",
+    )
+    .await?;
+    // Reads until its line ends, which is never.
+    let report = run(&session, sh("tail -n 1 /dev/zero")).await?;
+    check_eq!(report.status, ExecutionStatus::Failed);
+    let outcome = outcome(report)?;
+    match outcome.killed {
+        Some(KillReason::Memory {
+            limit_bytes,
+            peak_bytes,
+        }) => {
+            check_eq!(limit_bytes, 64 * MIB);
+            check!(peak_bytes > 16 * MIB, "the peak was {peak_bytes}");
+        }
+        None if !limit.asked => {}
+        other => check!(false, "it ended with {other:?}"),
+    }
+    text(&session, "echo the session lives on").await?;
+    Ok(())
+}
+
+pub async fn processes_are_limited(fixture: Fixture) -> Done {
+    let mut config = SessionConfig::default();
+    config.limits.processes = fixture.limit(Control::Processes, 24)?;
+    let session = fixture.session_with(config).await?;
+    let crowd = |size: u32| {
+        sh(&format!(
+            "for i in $(seq {size}); do sleep 2 & done; echo all; wait"
+        ))
+    };
+    let few = outcome(run(&session, crowd(8)).await?)?;
+    check_eq!(few.stdout.bytes, b"all\n");
+    let many = outcome(run(&session, crowd(60)).await?)?;
+    check!(
+        many.stdout.bytes.is_empty(),
+        "60 processes were started under a limit of 24"
+    );
+    if let Some(reason) = many.killed {
+        check_eq!(reason, KillReason::Processes { limit: 24 });
+    }
+    text(&session, "echo the session lives on").await?;
+    Ok(())
+}
+
+pub async fn the_disk_is_limited(fixture: Fixture) -> Done {
+    let mut config = SessionConfig::default();
+    config.limits.disk_bytes = fixture.limit(Control::Disk, 8 * MIB)?;
+    let session = fixture.session_with(config).await?;
+    let fill = |place: &str, size: u32| sh(&format!("head -c {size} /dev/zero > {place}"));
+    let large = outcome(run(&session, fill("large", 20_000_000)).await?)?;
+    check!(
+        !large.success(),
+        "20 MB were written under a limit of 8 MiB"
+    );
+    text(&session, "rm -f large").await?;
+    let small = outcome(run(&session, fill("small", 3_000_000)).await?)?;
+    check!(small.success(), "control: 3 MB can be written: {small:?}");
+    let mut all = true;
+    for place in ["/tmp/a", "/dev/shm/b", "/tmp/c"] {
+        all &= outcome(run(&session, fill(place, 3_000_000)).await?)?.success();
+    }
+    check!(!all, "all writable places together are limited");
+    Ok(())
+}
+
+pub async fn cpu_is_limited(fixture: Fixture) -> Done {
+    let mut config = SessionConfig::default();
+    config.limits.cpus = fixture.limit(Control::Cpu, 1.0)?;
+    let session = fixture.session_with(config).await?;
+    let script = "for i in 1 2 3 4; do timeout 2 sh -c 'while :; do :; done' & done; wait";
+    let outcome = outcome(run(&session, sh(script)).await?)?;
+    let (cpu, wall) = (
+        outcome.usage.cpu.as_secs_f64(),
+        outcome.duration.as_secs_f64(),
+    );
+    check!(wall > 1.5, "control: it was busy for {wall} s");
+    check!(cpu > 0.2, "control: it used {cpu} s");
+    check!(cpu < wall * 1.3, "{cpu} s of CPU in {wall} s");
+    Ok(())
+}
+
+pub async fn the_network_is_off(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    let devices = text(&session, "tail -n +3 /proc/net/dev | cut -d: -f1").await?;
+    let devices: Vec<&str> = devices.split_whitespace().collect();
+    check!(
+        devices.iter().all(|name| *name == "lo"),
+        "there is {devices:?}"
+    );
+    check_eq!(text(&session, "tail -n +2 /proc/net/route").await?, "");
+    Ok(())
+}
+
+pub async fn the_root_is_read_only(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    for place in [
+        "/x", "/usr/x", "/etc/x", "/bin/x", "/proc/x", "/run/x", "/dev/x",
+    ] {
+        let outcome = outcome(run(&session, sh(&format!("echo x > {place}"))).await?)?;
+        check!(!outcome.success(), "{place} was written");
+    }
+    for place in ["/workspace/x", "/tmp/x", "/dev/shm/x", "/dev/null"] {
+        text(&session, &format!("echo x > {place}")).await?;
+    }
+    Ok(())
+}
+
+pub async fn values_out_of_range_are_refused(fixture: Fixture) -> Done {
+    let sandbox = fixture.sandbox()?;
+    type Change = fn(&mut SessionConfig);
+    let bad: [Change; 9] = [
+        |config| config.limits.timeout = Limit::asked(Duration::ZERO),
+        |config| config.limits.timeout = Limit::asked(Duration::from_secs(100_000)),
+        |config| config.limits.memory_bytes = Limit::asked(0),
+        |config| config.limits.memory_bytes = Limit::asked(u64::MAX),
+        |config| config.limits.cpus = Limit::asked(f64::NAN),
+        |config| config.limits.cpus = Limit::asked(-1.0),
+        |config| config.limits.processes = Limit::asked(0),
+        |config| config.limits.disk_bytes = Limit::asked(1),
+        |config| config.limits.output_bytes = Limit::asked(0),
+    ];
+    for (index, change) in bad.into_iter().enumerate() {
+        let mut config = SessionConfig::default();
+        change(&mut config);
+        let refused = sandbox.create_session(&agent(), None, config).await;
+        check!(
+            matches!(refused, Err(Error::InvalidConfig { .. })),
+            "{index}: {refused:?}"
+        );
+    }
+    Ok(())
+}
+
+pub async fn nothing_outlives_its_execution(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    let begun = Instant::now();
+    let script =
+        "(sleep 1; touch late) & (setsid nohup sh -c 'sleep 1; touch later' >/dev/null 2>&1) &
+        echo done";
+    check_eq!(text(&session, script).await?, "done\n");
+    check!(
+        begun.elapsed() < Duration::from_millis(900),
+        "it waited {:?}",
+        begun.elapsed()
+    );
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    check_eq!(text(&session, "ls").await?, "");
+    Ok(())
+}
