@@ -2,9 +2,13 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_char, c_int, c_long};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 /// Every namespace a sandbox gets.
 pub const ALL_NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -42,24 +46,71 @@ pub struct Gated<'a> {
     pub tasks: &'a [BorrowedFd<'a>],
 }
 
-/// A process that waits to be let go. Dropping the gate ends it.
+/// A process that waits to be let go. Dropped, it ends without ever having run its program; so it
+/// does when its owner dies.
 #[derive(Debug)]
 pub struct Waiting {
-    pub pid: u32,
-    pub pidfd: OwnedFd,
+    child: Child,
     gate: OwnedFd,
 }
 
 impl Waiting {
-    /// Ends the process without ever running its program.
-    pub fn abandon(self) -> OwnedFd {
-        self.pidfd
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
     }
 
     /// Lets the program run. What it tells of a failure can be read from the returned gate.
-    pub fn release(self) -> io::Result<(OwnedFd, Gate)> {
-        rustix::io::write(&self.gate, &[1])?;
-        Ok((self.pidfd, Gate(self.gate)))
+    pub fn release(self) -> io::Result<(Child, Gate)> {
+        rustix::net::send(&self.gate, &[1], rustix::net::SendFlags::NOSIGNAL)?;
+        Ok((self.child, Gate(self.gate)))
+    }
+}
+
+/// How long a dropped child is waited for. One that is stuck in the kernel is left to its fate.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// A child of this process. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    pidfd: OwnedFd,
+    reaped: AtomicBool,
+}
+
+impl Child {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn kill(&self) {
+        // Fails only if it is gone already.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Waits for its end and reaps it. Harmless when that has happened already.
+    #[cfg(feature = "async")]
+    pub async fn reap(&self) -> io::Result<()> {
+        if !self.reaped.load(Ordering::SeqCst) {
+            crate::pidfd::reap(self.pidfd.as_fd()).await?;
+            self.reaped.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.reaped.load(Ordering::SeqCst) {
+            return;
+        }
+        self.kill();
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        while let Err(Errno::INTR) = rustix::event::poll(&mut ended, Some(&PATIENCE)) {}
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
     }
 }
 
@@ -94,7 +145,7 @@ const STEPS: [&str; 5] = [
 ];
 
 /// Above every target number, so that placing one descriptor never overwrites another.
-const PARKED: RawFd = 64;
+const PARKED: RawFd = 128;
 
 pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
     let (outside, inside) = rustix::net::socketpair(
@@ -116,25 +167,31 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
         .collect::<Result<_, _>>()?;
     let executable = park(program.program)?;
     let null = park(program.null)?;
-    let gate = park(std::os::fd::AsFd::as_fd(&inside))?;
+    let gate = park(inside.as_fd())?;
     let mut argv: Vec<*const c_char> = program.argv.iter().map(|arg| arg.as_ptr()).collect();
     argv.push(std::ptr::null());
     let raw: Vec<RawFd> = parked.iter().map(AsRawFd::as_raw_fd).collect();
     let tasks: Vec<RawFd> = parked_tasks.iter().map(AsRawFd::as_raw_fd).collect();
-    let inside_child = Child {
+    let mut kept = vec![gate.as_raw_fd(), executable.as_raw_fd()];
+    kept.extend(&tasks);
+    kept.sort_unstable();
+    let inside_child = Inside {
         argv: argv.as_ptr(),
         descriptors: &raw,
         tasks: &tasks,
+        kept: &kept,
         executable: executable.as_raw_fd(),
         null: null.as_raw_fd(),
         gate: gate.as_raw_fd(),
-        outside: outside.as_raw_fd(),
     };
 
     match clone3(program.namespaces, program.cgroup)? {
         Cloned::Parent { pid, pidfd } => Ok(Waiting {
-            pid,
-            pidfd,
+            child: Child {
+                pid,
+                pidfd,
+                reaped: AtomicBool::new(false),
+            },
             gate: outside,
         }),
         Cloned::Child => inside_child.run(),
@@ -143,18 +200,18 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
 
 /// What the child needs between clone and exec, prepared before, because only calls that are safe
 /// in a signal handler may be made there: other threads' locks are frozen in its memory.
-struct Child<'a> {
+struct Inside<'a> {
     argv: *const *const c_char,
     descriptors: &'a [RawFd],
     tasks: &'a [RawFd],
+    /// What is still needed once the descriptors are placed, in ascending order.
+    kept: &'a [RawFd],
     executable: RawFd,
     null: RawFd,
     gate: RawFd,
-    /// The owner's end of the gate: closed first, or the owner's death would go unnoticed.
-    outside: RawFd,
 }
 
-impl Child<'_> {
+impl Inside<'_> {
     fn run(&self) -> ! {
         let (step, errno) = self.try_run();
         let mut report = [0u8; 5];
@@ -172,18 +229,6 @@ impl Child<'_> {
         // SAFETY: only system calls on plain descriptors and memory owned by this frame or by the
         // parent's frame, which this process has a copy of.
         unsafe {
-            libc::close(self.outside);
-            if libc::read(self.gate, (&raw mut go).cast(), 1) != 1 {
-                libc::_exit(0);
-            }
-            for tasks in self.tasks {
-                if libc::write(*tasks, c"0".as_ptr().cast(), 1) != 1 {
-                    return (4, errno());
-                }
-            }
-            if raise_ambient() < 0 {
-                return (0, errno());
-            }
             for target in 0..3 {
                 if libc::dup2(self.null, target) < 0 {
                     return (1, errno());
@@ -194,13 +239,29 @@ impl Child<'_> {
                     return (1, errno());
                 }
             }
-            let last = 3 + self.descriptors.len() as c_int;
-            let keep = [self.gate, self.executable];
-            let (low, high) = (keep[0].min(keep[1]), keep[0].max(keep[1]));
-            for (from, to) in [(last, low - 1), (low + 1, high - 1), (high + 1, c_int::MAX)] {
-                if from <= to && libc::close_range(from as u32, to as u32, 0) < 0 {
+            // Before the wait: the owner's end of this gate, or of that of a process which waits
+            // beside us, would keep both from noticing the owner's death.
+            let mut from = 3 + self.descriptors.len() as c_int;
+            for fd in self.kept.iter().copied().chain([c_int::MAX]) {
+                if from < fd && libc::close_range(from as u32, fd as u32 - 1, 0) < 0 {
                     return (2, errno());
                 }
+                from = fd.saturating_add(1);
+            }
+            loop {
+                match libc::read(self.gate, (&raw mut go).cast(), 1) {
+                    1 => break,
+                    -1 if errno() == libc::EINTR => {}
+                    _ => libc::_exit(0),
+                }
+            }
+            for tasks in self.tasks {
+                if libc::write(*tasks, c"0".as_ptr().cast(), 1) != 1 {
+                    return (4, errno());
+                }
+            }
+            if raise_ambient() < 0 {
+                return (0, errno());
             }
             let none: *const c_char = std::ptr::null();
             libc::syscall(

@@ -7,7 +7,7 @@ use brig_wire::{Hello, VERSION};
 use tokio::net::UnixStream;
 
 use crate::cgroup::Cgroups;
-use crate::guard::NativeGuard;
+use crate::guard::{NativeGuard, Starting};
 use crate::host::{Finding, Host};
 use crate::identity::Identity;
 use crate::limits::Means;
@@ -72,10 +72,13 @@ impl Backend for NativeBackend {
         let (from_guest, to_guest) = stream.into_split();
         let guard = NativeGuard::new(
             spawned.process,
-            spawned.handoff,
+            spawned.group,
+            Starting {
+                gate: spawned.gate,
+                handoff: spawned.handoff,
+            },
             &means,
             plan,
-            spawned.group,
         );
         let instance = GuestInstance::start(
             guard,

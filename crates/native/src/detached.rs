@@ -44,7 +44,7 @@ pub fn open(mount: &CheckedMount, identity: &Identity) -> Result<OwnedFd> {
 /// A user namespace that stands for "the owner of this folder is the sandbox's user".
 fn mapping(uid: u32, gid: u32, identity: &Identity) -> io::Result<OwnedFd> {
     let null = std::fs::File::open("/dev/null")?;
-    // It waits at its gate until the gate is dropped, and then ends: no program is ever run.
+    // It waits at its gate and ends when it is dropped: no program is ever run.
     let holder = spawn_gated(&Gated {
         namespaces: USER_NAMESPACE,
         program: null.as_fd(),
@@ -54,21 +54,14 @@ fn mapping(uid: u32, gid: u32, identity: &Identity) -> io::Result<OwnedFd> {
         cgroup: None,
         tasks: &[],
     })?;
-    let folder = format!("/proc/{}", holder.pid);
-    let open = || {
-        std::fs::write(
-            format!("{folder}/uid_map"),
-            format!("{uid} {} 1", identity.uid),
-        )?;
-        std::fs::write(
-            format!("{folder}/gid_map"),
-            format!("{gid} {} 1", identity.gid),
-        )?;
-        std::fs::File::open(format!("{folder}/ns/user"))
-    };
-    let opened = open();
-    let pidfd = holder.abandon();
-    let options = rustix::process::WaitIdOptions::EXITED;
-    let _ = rustix::process::waitid(rustix::process::WaitId::PidFd(pidfd.as_fd()), options);
-    opened.map(OwnedFd::from)
+    let folder = format!("/proc/{}", holder.pid());
+    std::fs::write(
+        format!("{folder}/uid_map"),
+        format!("{uid} {} 1", identity.uid),
+    )?;
+    std::fs::write(
+        format!("{folder}/gid_map"),
+        format!("{gid} {} 1", identity.gid),
+    )?;
+    std::fs::File::open(format!("{folder}/ns/user")).map(OwnedFd::from)
 }

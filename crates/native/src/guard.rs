@@ -2,20 +2,18 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use brig_linux::clone::{Child, Gate};
 use brig_sandbox::link::Guard;
 use brig_sandbox::{Error, KillReason, Plan, Result};
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use crate::cgroup::Group;
 use crate::limits::Means;
-use crate::spawn::Process;
 use crate::tree;
 
 /// How often counters are looked at while something runs.
@@ -27,13 +25,15 @@ const BOMB: u64 = 1000;
 /// Or one that stays at the limit for this many looks.
 const CROWDED_LOOKS: u32 = 40;
 
+/// Dropped without having been released, the process ends first, so that its group is free to go.
 #[derive(Debug)]
 pub struct NativeGuard {
-    process: Process,
-    handoff: OwnedFd,
+    process: Child,
+    group: Option<Group>,
+    /// Until the guest is ready.
+    starting: Mutex<Option<Starting>>,
     /// The writable file system and the private workspace, once handed out.
     places: Mutex<Option<Places>>,
-    group: Option<Group>,
     memory_limit: u64,
     process_limit: u32,
     cgroup_memory: bool,
@@ -44,7 +44,17 @@ pub struct NativeGuard {
     /// What the kernel had killed for want of memory when last told about.
     told_oom: AtomicU64,
     peak: AtomicU64,
-    released: AtomicBool,
+    /// Whether everything is freed. Held while that is being done, which may be given up and taken
+    /// up again.
+    released: tokio::sync::Mutex<bool>,
+}
+
+/// What only the start of a guest needs.
+#[derive(Debug)]
+pub struct Starting {
+    pub gate: Gate,
+    /// Where the guest hands descriptors out.
+    pub handoff: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -55,17 +65,17 @@ struct Places {
 
 impl NativeGuard {
     pub fn new(
-        process: Process,
-        handoff: OwnedFd,
+        process: Child,
+        group: Option<Group>,
+        starting: Starting,
         means: &Means,
         plan: &Plan,
-        group: Option<Group>,
     ) -> Self {
         Self {
             process,
-            handoff,
-            places: Mutex::new(None),
             group,
+            starting: Mutex::new(Some(starting)),
+            places: Mutex::new(None),
             memory_limit: plan.limits().memory_bytes.value,
             process_limit: plan.limits().processes.value,
             cgroup_memory: means.cgroup_memory,
@@ -74,12 +84,12 @@ impl NativeGuard {
             overlay: !plan.layers().is_empty(),
             told_oom: AtomicU64::new(0),
             peak: AtomicU64::new(0),
-            released: AtomicBool::new(false),
+            released: tokio::sync::Mutex::new(false),
         }
     }
 
-    fn places(&self) -> std::sync::MutexGuard<'_, Option<Places>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, Option<Places>> {
+        lock(&self.places)
     }
 
     fn memory_reason(&self) -> KillReason {
@@ -104,7 +114,7 @@ impl NativeGuard {
             .places()
             .as_ref()
             .map_or(0, |places| tree::used_bytes(&places.disk));
-        let sum = tree::measure(self.process.pid, self.memory_limit.saturating_sub(files));
+        let sum = tree::measure(self.process.pid(), self.memory_limit.saturating_sub(files));
         let total = sum.memory + files;
         self.peak.fetch_max(total, Ordering::Relaxed);
         tree::Sum {
@@ -117,11 +127,14 @@ impl NativeGuard {
 #[async_trait]
 impl Guard for NativeGuard {
     fn ready(&self) -> Result<()> {
+        let Some(Starting { handoff, .. }) = lock(&self.starting).take() else {
+            return Ok(());
+        };
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         rustix::net::recvmsg(
-            &self.handoff,
+            &handoff,
             &mut [std::io::IoSliceMut::new(&mut byte)],
             &mut control,
             rustix::net::RecvFlags::CMSG_CLOEXEC | rustix::net::RecvFlags::DONTWAIT,
@@ -139,13 +152,11 @@ impl Guard for NativeGuard {
     }
 
     fn start_failure(&self) -> Option<Error> {
-        self.process
-            .gate
-            .failure()
-            .map(|(step, error)| Error::Setup {
-                step: step.into(),
-                problem: error.to_string(),
-            })
+        let (step, error) = lock(&self.starting).as_ref()?.gate.failure()?;
+        Some(Error::Setup {
+            step: step.into(),
+            problem: error.to_string(),
+        })
     }
 
     async fn breach(&self) -> KillReason {
@@ -195,7 +206,7 @@ impl Guard for NativeGuard {
     }
 
     fn process_id(&self) -> Option<u32> {
-        Some(self.process.pid)
+        Some(self.process.pid())
     }
 
     async fn save(&self, into: &Path) -> Result<()> {
@@ -219,33 +230,29 @@ impl Guard for NativeGuard {
     }
 
     fn kill(&self) {
-        // Fails only if it is gone already.
-        let _ = rustix::process::pidfd_send_signal(&self.process.pidfd, Signal::KILL);
+        self.process.kill();
     }
 
     async fn release(&self) -> Result<()> {
-        if self.released.swap(true, Ordering::SeqCst) {
+        let mut released = self.released.lock().await;
+        if *released {
             return Ok(());
         }
         // The end of the guest is the end of everything in its namespace.
-        brig_linux::pidfd::reap(self.process.pidfd.as_fd())
-            .await
-            .map_err(|error| Error::io("wait for the end of the sandbox", error))?;
+        let ended = self.process.reap().await;
+        ended.map_err(|error| Error::io("wait for the end of the sandbox", error))?;
+        // They hold the writable file system, and with it the memory that it takes.
+        self.places().take();
         if let Some(group) = &self.group {
             remove_group(group).await?;
         }
+        *released = true;
         Ok(())
     }
 }
 
-impl Drop for NativeGuard {
-    fn drop(&mut self) {
-        if !self.released.load(Ordering::SeqCst) {
-            self.kill();
-            let options = WaitIdOptions::EXITED;
-            let _ = rustix::process::waitid(WaitId::PidFd(self.process.pidfd.as_fd()), options);
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The kernel lets go of a group a moment after its last process.

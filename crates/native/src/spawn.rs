@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
-use brig_linux::clone::{ALL_NAMESPACES, Gate, Gated, spawn_gated};
+use brig_linux::clone::{ALL_NAMESPACES, Child, Gate, Gated, spawn_gated};
 use brig_sandbox::{Error, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -16,16 +16,11 @@ use crate::cgroup::Group;
 use crate::identity::{INSIDE, Identity};
 use crate::limits::Means;
 
-#[derive(Debug)]
-pub struct Process {
-    pub pid: u32,
-    pub pidfd: OwnedFd,
-    pub gate: Gate,
-}
-
+/// Dropped, the process ends first, so that its group is free to go.
 #[derive(Debug)]
 pub struct Spawned {
-    pub process: Process,
+    pub process: Child,
+    pub gate: Gate,
     pub stream: UnixStream,
     /// Where the guest hands descriptors out.
     pub handoff: OwnedFd,
@@ -76,7 +71,7 @@ pub async fn start(
         tasks: &tasks,
     })
     .map_err(unavailable)?;
-    let pid = waiting.pid;
+    let pid = waiting.pid();
     write_maps(pid, identity).map_err(setup("map ids"))?;
     means.pin(pid).map_err(setup("set the processors"))?;
     if let Some(group) = &mut group {
@@ -85,9 +80,10 @@ pub async fn start(
             .await
             .map_err(setup("enter the control group"))?;
     }
-    let (pidfd, gate) = waiting.release().map_err(setup("release the guest"))?;
+    let (process, gate) = waiting.release().map_err(setup("release the guest"))?;
     Ok(Spawned {
-        process: Process { pid, pidfd, gate },
+        process,
+        gate,
         stream,
         handoff,
         group,

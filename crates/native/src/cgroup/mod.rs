@@ -8,8 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use brig_sandbox::{Error, Result};
+use rustix::io::Errno;
 
 /// Names start with this, the owner's process id and its start time, so that what a dead owner
 /// left behind can be told from what a living one uses.
@@ -264,7 +266,14 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What still has a process in it is swept later.
-        let _ = self.remove();
+        // Usually gone already, or free in a moment. What still has a process in it is swept later.
+        for _ in 0..50 {
+            match self.remove() {
+                Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => break,
+            }
+        }
     }
 }
