@@ -1,5 +1,7 @@
 //! Processes that wait behind a gate.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;

@@ -1,5 +1,7 @@
 //! Nothing is left of a sandbox whose creation or end was given up half-way.
 
+#![allow(clippy::unwrap_used)]
+
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
