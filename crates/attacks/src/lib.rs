@@ -21,6 +21,7 @@ pub mod probe;
 
 pub mod environment;
 pub mod filesystem;
+pub mod filetypes;
 pub mod guest;
 pub mod ipc;
 pub mod kernel;
@@ -36,6 +37,7 @@ pub mod privileges;
 pub mod processes;
 pub mod readonly;
 pub mod rootfs;
+pub mod saving;
 pub mod stubborn;
 
 pub use ground::Ground;

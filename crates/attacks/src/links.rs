@@ -1,14 +1,14 @@
-//! Links that lead out of the workspace, through every way files are moved (attacks 2, 11, 29).
+//! Links that lead out of the workspace, through every way files are moved (attacks 2 and 29).
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use brig_sandbox::{Event, Sandbox, Session, SessionConfig};
+use brig_sandbox::{Event, Session, SessionConfig};
 use serde_json::json;
 
 use crate::fence::{Fence, until};
-use crate::ground::{Ground, agent, attempts, mount_spec, request};
+use crate::ground::{Ground, attempts, mount_spec, request};
 use crate::{host, probe};
 
 #[macro_export]
@@ -18,7 +18,6 @@ macro_rules! links {
             links_are_not_followed_by_the_file_api,
             links_in_a_host_workspace_are_not_followed,
             a_swapped_folder_does_not_redirect_uploads,
-            saving_does_not_write_through_links,
             a_swapped_mount_source_is_not_mounted,
             hard_links_do_not_leave_the_workspace,
         );
@@ -168,7 +167,11 @@ pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
     let mut racing = session.start(asked).await.unwrap();
     while !matches!(racing.next_event().await, None | Some(Event::Stdout(_))) {}
     let (mut through, mut refused) = (0, 0);
-    for number in 0..600 {
+    let start = Instant::now();
+    for number in 0..20_000 {
+        if through > 200 && refused > 200 || start.elapsed() > Duration::from_millis(3500) {
+            break;
+        }
         match upload(&session, &format!("d/{number}")).await {
             true => through += 1,
             false => refused += 1,
@@ -184,56 +187,6 @@ pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
         counted.get("counted").value,
         json!([through, 0]),
         "an upload went elsewhere"
-    );
-}
-
-/// Attack 11 in its present form: what a session leaves behind is copied to the host, file by
-/// file. A link that was copied first must not lead a later copy elsewhere.
-pub async fn saving_does_not_write_through_links(ground: &Ground) {
-    let (state, elsewhere) = (tempfile::tempdir().unwrap(), host::open_scratch());
-    let victim = elsewhere.path().join("victim");
-    fs::write(&victim, "untouched").unwrap();
-    fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let sandbox = Sandbox::builder(ground.backend.clone())
-        .state_dir(state.path())
-        .build()
-        .unwrap();
-    let session = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
-        .await
-        .unwrap();
-    let (folder, file) = (elsewhere.path().display(), victim.display());
-
-    sh(
-        &session,
-        &format!("ln -s {folder} a; ln -s {file} b; ln -s {folder} c; mkdir d; echo 1 > d/victim"),
-    )
-    .await;
-    sh(&session, "rm a b c; mkdir a; echo owned > a/made; echo owned > a/victim; echo owned > b; mkdir -p c/deep; echo owned > c/deep/made").await;
-    sh(&session, &format!("mv d e; ln -s {folder} d; rm -r e")).await;
-    sh(&session, "rm d; mkdir d; echo owned > d/victim").await;
-    assert_eq!(
-        download(&session, "a/made").await.as_deref(),
-        Some(&b"owned\n"[..])
-    );
-    session.close().await.unwrap();
-
-    let again = sandbox.open_session(&agent(), session.id()).await.unwrap();
-    assert_eq!(
-        download(&again, "b").await.as_deref(),
-        Some(&b"owned\n"[..]),
-        "it was saved"
-    );
-    assert_eq!(
-        download(&again, "c/deep/made").await.as_deref(),
-        Some(&b"owned\n"[..])
-    );
-    again.destroy().await.unwrap();
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    assert_eq!(
-        fs::read_dir(elsewhere.path()).unwrap().count(),
-        1,
-        "something was made outside"
     );
 }
 
@@ -265,12 +218,17 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let flag = stop.clone();
         let thread = std::thread::spawn(move || {
-            let spare = link.with_extension("spare");
+            let (spare, mut rounds) = (link.with_extension("spare"), 0u64);
             while !flag.load(std::sync::atomic::Ordering::Relaxed) {
                 for target in [source.as_path(), "/etc".as_ref()] {
                     let _ = fs::remove_file(&spare);
                     symlink(target, &spare).unwrap();
                     fs::rename(&spare, &link).unwrap();
+                    // A pause now and then, so that both states are met on a busy machine.
+                    rounds += 1;
+                    if rounds % 7 == 0 {
+                        std::thread::sleep(Duration::from_millis(rounds % 5));
+                    }
                 }
             }
         });

@@ -20,6 +20,7 @@ macro_rules! privileges {
             setuid_programs_give_nothing,
             the_terminal_takes_no_input_from_the_code,
             no_more_of_the_machine_can_be_had,
+            a_crash_is_not_handed_to_the_host,
         );
     };
 }
@@ -114,7 +115,21 @@ pub async fn no_more_of_the_machine_can_be_had(ground: &Ground) {
         .whole();
     inside.assert_held_except(&control, |attempt| match attempt.errno.as_deref() {
         Some("EALREADY") => Some("it is unlimited outside".into()),
-        Some("ValueError" | "EPERM") => Some("the tests themselves may not do it".into()),
+        Some("ValueError" | "EPERM" | "EACCES") => {
+            Some("the tests themselves may not do it".into())
+        }
         _ => None,
+    });
+}
+
+/// The host's handler of core dumps runs as root and outside: it is not for strangers' crashes.
+pub async fn a_crash_is_not_handed_to_the_host(ground: &Ground) {
+    let scratch = host::open_scratch();
+    let args = json!({"folder": scratch.path(), "unlimited": true});
+    let control = Fence::plain().run(&probe!("crash"), &args).whole();
+    let args = json!({"folder": "/workspace", "unlimited": true});
+    let inside = ground.run(&probe!("crash"), &args).await;
+    inside.assert_held_except(&control, |attempt| {
+        (attempt.attempt == "dumped").then(|| "the tests themselves may dump no core".into())
     });
 }

@@ -1,0 +1,3 @@
+mod native;
+
+brig_attacks::saving!(native::ground);
