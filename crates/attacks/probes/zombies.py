@@ -12,23 +12,29 @@ def states():
 
 
 def orphans(count):
+    """Says whether all of them could be made."""
     parent = os.fork()
     if parent == 0:
-        for _ in range(count):
-            if os.fork() == 0:
-                os._exit(0)
+        try:
+            for _ in range(count):
+                if os.fork() == 0:
+                    os._exit(0)
+        except OSError:
+            os._exit(1)
         os._exit(0)
-    os.waitpid(parent, 0)
+    return os.waitpid(parent, 0)[1] == 0
 
 
 before = len(states())
-for _ in range(ARGS["count"] // ARGS["batch"]):
-    for _ in range(200):
-        try:
-            orphans(ARGS["batch"])
-            break
-        except BlockingIOError:
-            time.sleep(0.01)
+batches = ARGS["count"] // ARGS["batch"]
+for _ in range(10 * batches):
+    if batches == 0:
+        break
+    if orphans(ARGS["batch"]):
+        batches -= 1
+    else:
+        time.sleep(0.01)
+report("storm", batches == 0, value=batches)
 deadline = time.monotonic() + ARGS.get("patience", 5)
 while states().count("Z") and time.monotonic() < deadline:
     time.sleep(0.05)

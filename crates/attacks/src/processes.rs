@@ -119,7 +119,10 @@ pub async fn orphans_are_reaped(ground: &Ground) {
         !inside.ok("zombies stay") && !inside.ok("processes stay"),
         "{inside:#?}"
     );
-    assert!(inside.ok("budget is back"), "{inside:#?}");
+    assert!(
+        inside.ok("storm") && inside.ok("budget is back"),
+        "{inside:#?}"
+    );
 }
 
 /// Attack 22: whoever listens goes away in the middle of the stream.
