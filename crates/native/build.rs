@@ -14,6 +14,8 @@ struct Profile {
     rules: Vec<ProfileRule>,
     /// Come first where folders of the host are mounted.
     host_folders: Vec<ProfileRule>,
+    /// Come first where no control group counts memory.
+    uncounted_memory: Vec<ProfileRule>,
 }
 
 #[derive(Deserialize)]
@@ -52,12 +54,19 @@ fn main() {
         let program = seccomp::compile(arch, rules, action(&profile.default));
         fs::write(out.join(name), format!("&{program:?}")).expect("OUT_DIR is writable");
     };
-    let rules = all(&profile.rules);
-    write("workload.rs", &rules);
-    write(
-        "host_folders.rs",
-        &[all(&profile.host_folders), rules].concat(),
-    );
+    for (name, groups) in [
+        ("workload", vec![]),
+        ("workload_folders", vec![&profile.host_folders]),
+        ("workload_memory", vec![&profile.uncounted_memory]),
+        (
+            "workload_both",
+            vec![&profile.host_folders, &profile.uncounted_memory],
+        ),
+    ] {
+        let stricter = groups.into_iter().flat_map(|group| all(group));
+        let rules: Vec<Rule> = stricter.chain(all(&profile.rules)).collect();
+        write(&format!("{name}.rs"), &rules);
+    }
 }
 
 fn compile(arch: Arch, rule: &ProfileRule) -> Vec<Rule> {

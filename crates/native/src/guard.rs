@@ -41,6 +41,7 @@ pub struct NativeGuard {
     /// Whether the workspace is a folder of the host, which saves itself.
     host_workspace: bool,
     overlay: bool,
+    disk_limit: u64,
     /// What the kernel had killed for want of memory when last told about.
     told_oom: AtomicU64,
     peak: AtomicU64,
@@ -82,6 +83,7 @@ impl NativeGuard {
             cgroup_pids: means.cgroup_pids,
             host_workspace: plan.workspace().is_some(),
             overlay: !plan.layers().is_empty(),
+            disk_limit: plan.limits().disk_bytes.value,
             told_oom: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             released: tokio::sync::Mutex::new(false),
@@ -224,7 +226,7 @@ impl Guard for NativeGuard {
                 ));
             }
         };
-        brig_sandbox::layers::mirror(workspace.as_fd(), into, self.overlay)
+        brig_sandbox::layers::mirror(workspace.as_fd(), into, self.overlay, self.disk_limit)
             .map(|_| ())
             .map_err(|error| Error::io("save the workspace", error))
     }

@@ -8,9 +8,21 @@ use rustix::thread::CpuSet;
 use crate::cgroup::{Cgroups, Group};
 use crate::host::Host;
 
-/// The compiled forms of `profiles/workload.json`.
-const SECCOMP: &[u64] = include!(concat!(env!("OUT_DIR"), "/workload.rs"));
-const SECCOMP_HOST_FOLDERS: &[u64] = include!(concat!(env!("OUT_DIR"), "/host_folders.rs"));
+/// The compiled forms of `profiles/workload.json`: by whether folders of the host are mounted, and
+/// whether memory is counted by a control group.
+fn seccomp(host_folders: bool, counted: bool) -> &'static [u64] {
+    macro_rules! compiled {
+        ($name:literal) => {
+            include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"))
+        };
+    }
+    match (host_folders, counted) {
+        (false, true) => compiled!("workload"),
+        (true, true) => compiled!("workload_folders"),
+        (false, false) => compiled!("workload_memory"),
+        (true, false) => compiled!("workload_both"),
+    }
+}
 
 pub const CGROUP_MEND: &str =
     "run Brig in a delegated control group: systemd-run --user --scope -p Delegate=yes brig …";
@@ -172,11 +184,11 @@ fn cpu(host: &Host, limits: &Limits) -> ControlState {
 
 pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
     let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
-    let seccomp = match (host.seccomp, host_folders) {
-        // Only with a waiver does it come to this.
-        (false, _) => &[],
-        (true, true) => SECCOMP_HOST_FOLDERS,
-        (true, false) => SECCOMP,
+    // Only with a waiver does it come to a start without a filter.
+    let seccomp = if host.seccomp {
+        seccomp(host_folders, means.cgroup_memory)
+    } else {
+        &[]
     };
     Confine {
         seccomp: seccomp.to_vec(),
@@ -226,7 +238,8 @@ fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
             .map_or(value, |maximum| maximum.min(value))
     };
     let mut out = vec![
-        (CORE, 0),
+        // Not 0: that would still feed a crash to a helper of the host's where one is set up.
+        (CORE, 1),
         (FSIZE, at_most(Resource::Fsize, limits.disk_bytes.value)),
         (NOFILE, at_most(Resource::Nofile, 4096)),
         (SIGPENDING, at_most(Resource::Sigpending, 4096)),

@@ -12,7 +12,10 @@ async fn native_keeps_the_contract() {
     let wanted = std::env::var("BRIG_CASE").unwrap_or_default();
     let mut failed = 0;
     let mut skipped = 0;
-    for case in cases().into_iter().filter(|case| case.name.contains(&wanted)) {
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.name.contains(&wanted))
+    {
         match case.run(&fixture).await {
             Verdict::Passed => println!("passed  {}", case.name),
             Verdict::Skipped(why) => {

@@ -3,22 +3,19 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use brig_linux::mount::{READ_ONLY, set_attributes};
 use brig_wire::{Setup, Step as SetupStep};
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
 };
 
+use super::disk::{Disk, attach_at};
 use super::sources::Sources;
 use crate::{Failure, Step, proc};
-
-/// Where the new file system is attached while it is built. Any folder that every host has.
-const STAGING: &str = "/tmp";
 
 pub fn assemble(
     setup: &Setup,
@@ -30,15 +27,13 @@ pub fn assemble(
     rustix::mount::mount_change("/", private).step("make mounts private")?;
     let disk = Disk::mount(setup)?;
     let root = match &setup.rootfs {
-        Some(_) => disk.overlay("root", vec![next(&mut sources)?])?,
+        Some(_) => {
+            let given = next(&mut sources)?;
+            given_root(&disk, given, setup, &sources)?
+        }
         None => disk.bind_self("root")?,
     };
-    let builder = Builder {
-        disk: &disk,
-        root: &root,
-        given: setup.rootfs.is_some(),
-        folders: RefCell::default(),
-    };
+    let builder = Builder::new(&disk, &root, setup.rootfs.is_some());
     for step in &setup.steps {
         builder.step(step, &mut sources)?;
     }
@@ -56,6 +51,43 @@ fn next(sources: &mut Sources) -> Result<OwnedFd, Failure> {
         .pop_front()
         .ok_or(rustix::io::Errno::BADF)
         .step("take an opened source")
+}
+
+/// A root that was given, under a layer of our own. The places for mounts are made in that layer
+/// before it is mounted: the root may belong to somebody in whose folders we can make nothing, and
+/// whatever it has in their stead, such as a link, is out of the way.
+fn given_root(
+    disk: &Disk,
+    given: OwnedFd,
+    setup: &Setup,
+    sources: &Sources,
+) -> Result<OwnedFd, Failure> {
+    disk.make_folder("root", 0o755)?;
+    let layer = disk.open_folder("root")?;
+    let names = Builder::new(disk, &layer, true);
+    let mut sources = sources.iter();
+    for step in &setup.steps {
+        match step {
+            SetupStep::Bind { target, .. } | SetupStep::Device { path: target } => {
+                let source = sources
+                    .next()
+                    .ok_or(rustix::io::Errno::BADF)
+                    .step("find a source")?;
+                names.place(source, target)?;
+            }
+            SetupStep::Overlay { lower, target, .. } => {
+                sources.by_ref().take(lower.len()).for_each(drop);
+                names.folder(target, 0o755)?;
+            }
+            SetupStep::Private { target, .. } => drop(names.folder(target, 0o755)?),
+            SetupStep::Folder { path, mode } => drop(names.folder(path, *mode)?),
+            SetupStep::Pts => drop(names.folder("/dev/pts", 0o755)?),
+            SetupStep::Symlink { .. } | SetupStep::File { .. } => {}
+        }
+    }
+    names.folder("/proc", 0o755)?;
+    disk.hide_lower("root/dev")?;
+    disk.overlay("root", vec![given])
 }
 
 /// Swaps the roots and lets the host's tree go.
@@ -93,103 +125,6 @@ fn hand_out(
     Ok(())
 }
 
-/// The one writable file system.
-struct Disk {
-    tree: OwnedFd,
-}
-
-impl Disk {
-    fn mount(setup: &Setup) -> Result<Self, Failure> {
-        let context =
-            rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).step("open tmpfs")?;
-        for (key, value) in [
-            ("size", setup.disk_bytes.to_string()),
-            ("nr_inodes", setup.disk_inodes.to_string()),
-            ("mode", "0755".into()),
-            ("uid", setup.uid.to_string()),
-            ("gid", setup.gid.to_string()),
-        ] {
-            rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
-                .step(format!("set tmpfs {key}"))?;
-        }
-        rustix::mount::fsconfig_create(context.as_fd()).step("create tmpfs")?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let tree =
-            rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-                .step("mount tmpfs")?;
-        attach_at(&tree, CWD, STAGING)?;
-        Ok(Self { tree })
-    }
-
-    fn make_folder(&self, name: &str, mode: u32) -> Result<(), Failure> {
-        rustix::fs::mkdirat(&self.tree, name, Mode::from_raw_mode(mode))
-            .step(format!("make {name}"))
-    }
-
-    fn open_folder(&self, name: &str) -> Result<OwnedFd, Failure> {
-        rustix::fs::openat(
-            &self.tree,
-            name,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .step(format!("open {name}"))
-    }
-
-    /// A mount of one folder of the disk, not attached anywhere yet.
-    fn subtree(&self, name: &str) -> Result<OwnedFd, Failure> {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        rustix::mount::open_tree(&self.tree, name, flags).step(format!("clone {name}"))
-    }
-
-    fn bind_self(&self, name: &str) -> Result<OwnedFd, Failure> {
-        self.make_folder(name, 0o755)?;
-        let tree = self.subtree(name)?;
-        attach_at(&tree, self.tree.as_fd(), name)?;
-        Ok(tree)
-    }
-
-    /// A writable layer over `lower` (lowest first), mounted on the disk under `name`.
-    fn overlay(&self, name: &str, lower: Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
-        for folder in [
-            name.to_owned(),
-            format!("{name}.work"),
-            format!("{name}.merged"),
-        ] {
-            self.make_folder(&folder, 0o755)?;
-        }
-        let mut paths = Vec::new();
-        for (index, tree) in lower.iter().enumerate() {
-            let place = format!("{name}.lower{index}");
-            self.make_folder(&place, 0o755)?;
-            attach_at(tree, self.tree.as_fd(), &place)?;
-            paths.push(format!("{STAGING}/{place}"));
-        }
-        paths.reverse();
-        let context =
-            rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).step("open overlay")?;
-        for (key, value) in [
-            ("lowerdir", paths.join(":")),
-            ("upperdir", format!("{STAGING}/{name}")),
-            ("workdir", format!("{STAGING}/{name}.work")),
-            // The only value that goes with `userxattr`.
-            ("redirect_dir", "nofollow".into()),
-            ("metacopy", "off".into()),
-        ] {
-            rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
-                .step(format!("set overlay {key}"))?;
-        }
-        rustix::mount::fsconfig_set_flag(context.as_fd(), "userxattr").step("set userxattr")?;
-        rustix::mount::fsconfig_create(context.as_fd()).step("create overlay")?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let tree =
-            rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-                .step("mount overlay")?;
-        attach_at(&tree, self.tree.as_fd(), &format!("{name}.merged"))?;
-        Ok(tree)
-    }
-}
-
 struct Builder<'a> {
     disk: &'a Disk,
     root: &'a OwnedFd,
@@ -199,7 +134,16 @@ struct Builder<'a> {
     folders: RefCell<HashMap<String, Rc<OwnedFd>>>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(disk: &'a Disk, root: &'a OwnedFd, given: bool) -> Self {
+        Self {
+            disk,
+            root,
+            given,
+            folders: RefCell::default(),
+        }
+    }
+
     fn step(&self, step: &SetupStep, sources: &mut Sources) -> Result<(), Failure> {
         match step {
             SetupStep::Folder { path, mode } => self.folder(path, *mode).map(drop),
@@ -228,6 +172,7 @@ impl Builder<'_> {
                     .iter()
                     .map(|_| next(sources))
                     .collect::<Result<_, _>>()?;
+                self.disk.make_folder(name, 0o755)?;
                 let merged = self.disk.overlay(name, lower)?;
                 self.attach(&merged, target)
             }
@@ -286,14 +231,19 @@ impl Builder<'_> {
         rustix::fs::openat(&above, name, flags | OFlags::TRUNC, mode).step(format!("make {path}"))
     }
 
-    /// Attaches a tree, making the place for it where there is none.
-    fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
+    /// Makes a folder or a file for a tree to be attached to.
+    fn place(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
         let stat = rustix::fs::fstat(tree).step(format!("look at {target}"))?;
         if FileType::from_raw_mode(stat.st_mode).is_dir() {
-            self.folder(target, 0o755)?;
+            self.folder(target, 0o755).map(drop)
         } else {
-            self.file(target)?;
+            self.file(target).map(drop)
         }
+    }
+
+    /// Attaches a tree, making the place for it where there is none.
+    fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
+        self.place(tree, target)?;
         let (above, name) = split(target);
         attach_at(tree, self.folder(above, 0o755)?.as_fd(), name)?;
         // What was opened there before lies under the mount now.
@@ -311,11 +261,6 @@ impl Builder<'_> {
 fn split(path: &str) -> (&str, &str) {
     let path = path.trim_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))
-}
-
-fn attach_at(tree: &OwnedFd, folder: BorrowedFd<'_>, name: &str) -> Result<(), Failure> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    rustix::mount::move_mount(tree, "", folder, name, flags).step(format!("mount {name}"))
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {

@@ -45,7 +45,15 @@ const TICK: Duration = Duration::from_millis(50);
 /// No link is followed, only regular files are opened, and no mount is entered. Set-id bits and
 /// attributes are dropped, and the owner may always read and write. Files beside `into`, in
 /// `into.part`, are used on the way.
-pub fn mirror(upper: BorrowedFd<'_>, into: &Path, overlay: bool) -> io::Result<MirrorStats> {
+///
+/// A program that moves files about while they are saved could have the same bytes saved again and
+/// again: more than `limit` bytes in one call is an error.
+pub fn mirror(
+    upper: BorrowedFd<'_>,
+    into: &Path,
+    overlay: bool,
+    limit: u64,
+) -> io::Result<MirrorStats> {
     let source = open_folder(upper, c".")?;
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = open(into, folder, Mode::empty())?;
@@ -53,6 +61,7 @@ pub fn mirror(upper: BorrowedFd<'_>, into: &Path, overlay: bool) -> io::Result<M
     let mut mirror = Mirror {
         device: found.device,
         overlay,
+        limit,
         chown: rustix::process::geteuid().is_root(),
         part: Part::beside(into),
         linked: HashMap::new(),
@@ -65,6 +74,7 @@ pub fn mirror(upper: BorrowedFd<'_>, into: &Path, overlay: bool) -> io::Result<M
 struct Mirror {
     device: (u32, u32),
     overlay: bool,
+    limit: u64,
     chown: bool,
     part: Part,
     /// Files with several names: their inode there, and its copy here.
@@ -187,6 +197,11 @@ impl Mirror {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let new = File::from(openat(part, c"file", flags, Mode::RUSR | Mode::WUSR)?);
         self.stats.copied_bytes += copy(file, found.size, &new)?;
+        if self.stats.copied_bytes > self.limit {
+            return Err(io::Error::other(
+                "the workspace changes while it is saved, and would take more than its limit",
+            ));
+        }
         self.stats.copied += 1;
         self.own(&new, found)?;
         fchmod(&new, Mode::from_raw_mode(file_mode(found.mode)))?;

@@ -39,6 +39,7 @@ impl Pair {
             File::open(&self.from).expect("open").as_fd(),
             &self.into,
             overlay,
+            LIMIT,
         )
     }
 
@@ -51,6 +52,19 @@ impl Pair {
     fn read(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.into.join(name)).ok()
     }
+}
+
+/// More than any of these tests saves.
+const LIMIT: u64 = 1 << 30;
+
+#[test]
+fn more_than_the_limit_is_not_saved() {
+    let pair = Pair::new();
+    pair.write("a", "12345");
+    pair.write("b", "12345");
+    let from = File::open(&pair.from).expect("open");
+    assert!(mirror(from.as_fd(), &pair.into, false, 9).is_err());
+    assert!(mirror(from.as_fd(), &pair.into, false, 10).is_ok());
 }
 
 /// Until a change is old enough that a copy of it counts as up to date.

@@ -264,6 +264,9 @@ impl Running<'_> {
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
         let overflow = output.total > self.limit && self.kill_on_overflow;
         let taken = Some((channel, bytes.len() as u32));
+        // The byte that shows an overflow is not for the reader.
+        let shown = if overflow { room } else { bytes.len() };
+        let bytes = bytes.slice(..bytes.len().min(shown));
         let event = if is_stdout {
             Event::Stdout(bytes)
         } else {

@@ -261,7 +261,7 @@ impl Instance for FakeInstance {
                     mknodat(CWD, &name, FileType::CharacterDevice, Mode::empty(), 0)?;
                 }
             }
-            mirror(File::open(&all)?.as_fd(), into, true)
+            mirror(File::open(&all)?.as_fd(), into, true, u64::MAX)
         };
         save().map(|_| ()).map_err(|error| Error::io("fake", error))
     }
