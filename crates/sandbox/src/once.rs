@@ -32,12 +32,17 @@ pub(crate) async fn start(
         shared,
     };
     once.record(once.plan.created(once.shared.backend.name()))?;
-    let decision = once.shared.decide(
-        &once.owner,
-        &once.execution,
-        &prepared.exec.work,
-        &once.plan,
-    )?;
+    let work = &prepared.exec.work;
+    let decided = once
+        .shared
+        .decide(&once.owner, &once.execution, work, &once.plan);
+    let decision = match decided {
+        Ok(decision) => decision,
+        Err(error) => {
+            once.record(Fact::SessionDestroyed)?;
+            return Err(error);
+        }
+    };
     let instance = match once.shared.backend.create(&once.plan).await {
         Ok(instance) => instance,
         Err(error) => {
@@ -47,7 +52,6 @@ pub(crate) async fn start(
             return Err(error);
         }
     };
-    let work = &prepared.exec.work;
     let permit = match once
         .shared
         .permit(&once.owner, &once.execution, work, decision.clone())

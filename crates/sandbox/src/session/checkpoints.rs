@@ -135,8 +135,10 @@ impl Session {
             from: self.id().to_string(),
             checkpoint: name.to_string(),
         };
-        // The slot is held until the layers are referred to, so the state can't be deleted.
         let make = move |record: SessionRecord| {
+            // Another process may destroy this session at any time, and its layers with it.
+            let pool = store.pool()?;
+            pool.exist(&checkpoint.layers)?;
             store.create(SessionRecord {
                 layers: checkpoint.layers,
                 ..record

@@ -49,22 +49,26 @@ impl Inner {
     /// The instance, started if there is none.
     pub async fn live(&self, shared: &Shared) -> Result<Live> {
         let mut slot = self.slot.lock().await;
+        self.live_in(&mut slot, shared).await
+    }
+
+    pub async fn live_in(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {
         if lock(&self.state).doomed() {
             return Err(self.gone());
         }
         if self.durable {
-            self.home_in(&mut slot, shared).await?;
+            self.home_in(slot, shared).await?;
         }
         if let Some(live) = slot.live.as_ref().filter(|live| !live.is_lost()) {
             return Ok(live.clone());
         }
-        self.bury(&mut slot).await?;
+        self.bury(slot).await?;
         if lock(&self.state).files_lost {
             let problem = "its files went with it; restore a saved state or destroy the session";
             return Err(Error::InstanceLost(problem.into()));
         }
         self.enter(Phase::Provisioning)?;
-        let started = self.start_instance(&mut slot, shared).await;
+        let started = self.start_instance(slot, shared).await;
         let phase = if started.is_ok() {
             Phase::Open
         } else {
@@ -86,8 +90,8 @@ impl Inner {
         if !self.durable && self.config.workspace.is_none() {
             lock(&self.state).files_lost = true;
         }
-        self.enter(Phase::Failed)?;
-        lost.instance.destroy().await
+        let ended = lost.instance.destroy().await;
+        self.enter(Phase::Failed).and(ended)
     }
 
     async fn start_instance(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {

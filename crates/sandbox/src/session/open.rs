@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::Session;
 use super::inner::{Inner, Phase};
-use super::live::wait_for_home;
+use super::live::{Slot, wait_for_home};
 use crate::needs;
 use crate::shared::{Owner, Shared, lock};
 use crate::store::{Home, SessionRecord, Store, blocking};
@@ -31,17 +31,21 @@ impl Session {
         let created = plan.created(shared.backend.name());
         let owner = Owner { agent, session: id };
         let inner = Inner::new(owner, config, Timestamp::now(), store.is_some(), plan);
-        let session = Self::begin(shared, inner)?;
-        let unfinished = Unfinished(Some(&session));
+        let session = Self::of(shared, Arc::new(inner));
+        let mut unfinished = Unfinished(None);
+        // Held until all is there: whoever finds the name meanwhile waits here.
+        let mut slot = session.inner.slot.lock().await;
+        session.inner.register(&session.shared)?;
+        unfinished.0 = Some(&session);
         if let Some(store) = store {
             let record = session.inner.new_record(session.shared.backend.name());
-            session
-                .settle_in(blocking(move || store.create(record)).await?)
-                .await?;
+            let home = blocking(move || store.create(record)).await?;
+            session.inner.move_in(&mut slot, home)?;
         }
         session.shared.record(&session.inner.owner, None, created)?;
-        session.inner.live(&session.shared).await?;
+        session.inner.live_in(&mut slot, &session.shared).await?;
         unfinished.keep();
+        drop(slot);
         Ok(session)
     }
 
@@ -89,9 +93,13 @@ impl Session {
         }
         let plan = shared.plan(&config, Vec::new())?;
         let owner = Owner { agent, session: id };
-        let session = Self::begin(shared, Inner::new(owner, config, created, true, plan))?;
-        session.settle_in(home).await?;
+        let inner = Inner::new(owner, config, created, true, plan);
+        let session = Self::of(shared, Arc::new(inner));
+        let mut slot = session.inner.slot.lock().await;
+        session.inner.move_in(&mut slot, home)?;
         session.inner.enter(Phase::Open)?;
+        session.inner.register(&session.shared)?;
+        drop(slot);
         Ok(session)
     }
 
@@ -111,35 +119,31 @@ impl Session {
         let created = plan.created(self.shared.backend.name());
         let config = source.config.clone();
         let inner = Inner::new(owner, config, Timestamp::now(), source.durable, plan);
-        let session = Self::begin(self.shared.clone(), inner)?;
-        let unfinished = Unfinished(Some(&session));
+        let session = Self::of(self.shared.clone(), Arc::new(inner));
+        let mut unfinished = Unfinished(None);
+        let mut slot = session.inner.slot.lock().await;
+        session.inner.register(&session.shared)?;
+        unfinished.0 = Some(&session);
         let record = session.inner.new_record(self.shared.backend.name());
-        session
-            .settle_in(blocking(move || make(record)).await?)
-            .await?;
+        let home = blocking(move || make(record)).await?;
+        session.inner.move_in(&mut slot, home)?;
         for fact in std::iter::once(created).chain(facts) {
             session.shared.record(&session.inner.owner, None, fact)?;
         }
         session.inner.enter(Phase::Open)?;
         unfinished.keep();
+        drop(slot);
         Ok(session)
-    }
-
-    fn begin(shared: Arc<Shared>, inner: Inner) -> Result<Self> {
-        let inner = Arc::new(inner);
-        inner.register(&shared)?;
-        Ok(Self { shared, inner })
-    }
-
-    async fn settle_in(&self, home: Home) -> Result<()> {
-        let mut slot = self.inner.slot.lock().await;
-        lock(&self.inner.state).busy.attach(home.busy_file()?);
-        slot.home = Some(Box::new(home));
-        Ok(())
     }
 }
 
 impl Inner {
+    fn move_in(&self, slot: &mut Slot, home: Home) -> Result<()> {
+        lock(&self.state).busy.attach(home.busy_file()?);
+        slot.home = Some(Box::new(home));
+        Ok(())
+    }
+
     /// Also notices when another process destroyed the session.
     pub fn status_in(&self, shared: &Shared) -> SessionStatus {
         let status = self.status();

@@ -44,11 +44,11 @@ impl Store {
         let Some(_lock) = FileLock::exclusive(&self.pool_lock())? else {
             return Ok(());
         };
-        let used: HashSet<LayerDigest> = self
-            .referred()?
-            .into_iter()
-            .map(|layer| layer.digest)
-            .collect();
+        let used: HashSet<LayerDigest> = match self.referred() {
+            Ok(layers) => layers.into_iter().map(|layer| layer.digest).collect(),
+            // A record that can't be read may refer to anything.
+            Err(_) => return Ok(()),
+        };
         for entry in fs::read_dir(self.root.join("layers"))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -130,6 +130,13 @@ impl Pool<'_> {
             if digest != layer.digest.as_str() {
                 return Err(format!("layer {} holds something else", layer.digest));
             }
+        }
+        Ok(())
+    }
+
+    pub fn exist(&self, layers: &[LayerRef]) -> Result<()> {
+        for layer in layers {
+            self.store.layer_path(layer).metadata().map_err(failed)?;
         }
         Ok(())
     }
