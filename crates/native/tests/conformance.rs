@@ -20,7 +20,7 @@ async fn native_keeps_the_contract() {
             Verdict::Passed => println!("passed  {}", case.name),
             Verdict::Skipped(why) => {
                 skipped += 1;
-                println!("skipped {}: {why}", case.name);
+                brig_testing::skip(&format!("conformance {}", case.name), &why);
             }
             Verdict::Failed(why) => {
                 failed += 1;
