@@ -45,13 +45,14 @@ fn rounds() -> usize {
 
 fn print_table(stats: &[Row]) {
     println!(
-        "{:<44} {:>10} {:>10} {:>10}   compared with",
-        "", "median", "p99", "ratio"
+        "{:<44} {:>10} {:>10} {:>10} {:>7}   compared with",
+        "", "best", "median", "p99", "ratio"
     );
     for (name, base, own) in stats {
         let ratio = base.and_then(|base| ratio(stats, name, base));
         println!(
-            "{name:<44} {:>10} {:>10} {:>10}   {}",
+            "{name:<44} {:>10} {:>10} {:>10} {:>7}   {}",
+            milliseconds(own.best),
             milliseconds(own.median),
             milliseconds(own.p99),
             ratio.map_or(String::new(), |ratio| format!("{ratio:.2}")),

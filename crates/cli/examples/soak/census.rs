@@ -1,44 +1,61 @@
 //! What there is now that a sandbox could have left behind.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to finish what was ended.
 const SETTLE: Duration = Duration::from_secs(20);
 
-#[derive(Clone, Debug, Default)]
+/// Whose leavings are looked for: other users of Brig may be at work on this machine.
+#[derive(Debug)]
+pub struct Watch {
+    /// Processes that made sandboxes, dead or alive.
+    owners: RefCell<BTreeSet<u32>>,
+}
+
+#[derive(Clone, Debug)]
 pub struct Census {
     mounts: BTreeSet<String>,
     cgroups: BTreeSet<String>,
     namespaces: BTreeSet<String>,
     processes: BTreeSet<String>,
     folders: BTreeSet<String>,
-    /// Of this process, by what they point to, numbers left out.
+    /// Of this process.
     descriptors: usize,
 }
 
-impl Census {
-    pub fn take(watched: &[&Path]) -> Self {
+impl Watch {
+    pub fn new() -> Self {
+        let owners = RefCell::new(BTreeSet::from([std::process::id()]));
+        Self { owners }
+    }
+
+    pub fn add(&self, owner: u32) {
+        self.owners.borrow_mut().insert(owner);
+    }
+
+    pub fn take(&self) -> Census {
         let processes = descendants();
-        Self {
+        Census {
             mounts: lines("/proc/self/mountinfo"),
-            cgroups: cgroups(&processes),
+            cgroups: cgroups(&self.owners.borrow()),
             namespaces: namespaces(&processes),
             processes: processes.iter().map(|pid| describe(*pid)).collect(),
-            folders: folders(watched),
+            folders: folders(),
             descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
         }
     }
 
     /// Waits until there is nothing that was not there before; says what still is.
-    pub fn settles(&self, watched: &[&Path]) -> Result<(), String> {
+    pub fn settles(&self, before: &Census) -> Result<(), String> {
         let began = Instant::now();
         loop {
             reap();
-            let more = Self::take(watched).beyond(self);
+            let more = self.take().beyond(before);
             if more.is_empty() {
                 return Ok(());
             }
@@ -48,7 +65,9 @@ impl Census {
             sleep(Duration::from_millis(50));
         }
     }
+}
 
+impl Census {
     fn beyond(&self, before: &Self) -> Vec<String> {
         let sets = [
             ("mount", &self.mounts, &before.mounts),
@@ -88,19 +107,15 @@ fn lines(path: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Groups that carry the project's name, in every hierarchy, but for those of somebody else who
-/// still runs: their names hold the owner's process id.
-fn cgroups(processes: &[u32]) -> BTreeSet<String> {
-    let foreign = |name: &str| {
-        let pid = name
-            .split('-')
-            .nth(1)
-            .and_then(|pid| pid.parse::<u32>().ok());
-        pid.is_some_and(|pid| {
-            pid != std::process::id()
-                && !processes.contains(&pid)
-                && Path::new(&format!("/proc/{pid}")).exists()
-        })
+/// Groups of these owners, in every hierarchy: a group's name holds its owner's process id.
+fn cgroups(owners: &BTreeSet<u32>) -> BTreeSet<String> {
+    let ours = |name: &str| {
+        let owner = name
+            .strip_prefix("brig-")
+            .and_then(|rest| rest.split('-').next());
+        owner
+            .and_then(|pid| pid.parse().ok())
+            .is_some_and(|pid: u32| owners.contains(&pid))
     };
     let mut found = BTreeSet::new();
     let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -109,8 +124,7 @@ fn cgroups(processes: &[u32]) -> BTreeSet<String> {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("brig-") && !foreign(&name) {
+            if ours(&entry.file_name().to_string_lossy()) {
                 found.insert(entry.path().display().to_string());
             }
             open.push(entry.path());
@@ -151,30 +165,18 @@ fn namespaces(processes: &[u32]) -> BTreeSet<String> {
     found
 }
 
-/// Entries of the temporary places that carry the project's name, and all of `watched`.
-fn folders(watched: &[&Path]) -> BTreeSet<String> {
-    let mut places = vec![
-        std::env::temp_dir(),
-        PathBuf::from("/tmp"),
-        PathBuf::from("/var/tmp"),
-        PathBuf::from("/dev/shm"),
-        PathBuf::from("/run"),
-    ];
-    places.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+/// All of the temporary folder, which is this run's own, and what carries the project's name in
+/// places of the system.
+fn folders() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for place in places {
-        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
-            if entry
-                .file_name()
-                .to_string_lossy()
-                .to_lowercase()
-                .contains("brig")
-            {
+    for place in ["/dev/shm", "/run"] {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().contains("brig") {
                 found.insert(entry.path().display().to_string());
             }
         }
     }
-    let mut open: Vec<PathBuf> = watched.iter().map(PathBuf::from).collect();
+    let mut open = vec![std::env::temp_dir()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             found.insert(entry.path().display().to_string());

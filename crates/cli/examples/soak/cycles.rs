@@ -6,7 +6,7 @@ use std::time::Instant;
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, ExecutionStatus, Sandbox, SessionConfig};
 
-use crate::census::Census;
+use crate::census::Watch;
 
 /// Before anything is counted: what is opened once and kept is not left behind.
 const WARM_UP: usize = 20;
@@ -22,12 +22,12 @@ pub fn run(cycles: usize) -> Result<String, String> {
         .state_dir(state.path())
         .build()
         .map_err(|error| error.to_string())?;
-    let watched = [state.path()];
+    let watch = Watch::new();
     runtime.block_on(async {
         for _ in 0..WARM_UP {
             cycle(&sandbox).await?;
         }
-        let before = Census::take(&watched);
+        let before = watch.take();
         let began = Instant::now();
         for number in 0..cycles {
             cycle(&sandbox)
@@ -35,7 +35,7 @@ pub fn run(cycles: usize) -> Result<String, String> {
                 .map_err(|why| format!("cycle {number}: {why}"))?;
         }
         let took = began.elapsed();
-        before.settles(&watched)?;
+        watch.settles(&before)?;
         Ok(format!(
             "{cycles} cycles, nothing left behind, {:.2} ms each",
             took.as_secs_f64() * 1000.0 / cycles as f64

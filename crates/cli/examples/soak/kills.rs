@@ -5,29 +5,31 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::census::Census;
+use crate::census::{Watch, descendants};
 use crate::random::Random;
 
 /// Longer than a whole short run, so that every stage of one is met.
-const LATEST: Duration = Duration::from_millis(40);
+const LATEST: Duration = Duration::from_millis(100);
 /// A tree with children of its own, one of them in a session of its own, that would stay for long.
 const TREE: &str = "sleep 300 & setsid sleep 300 & echo x >kept; sleep 300";
 const SESSION: &str = "soak-kill";
 
 pub fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let watch = Watch::new();
     let brig = Brig {
         program: brig,
         home: home.path(),
+        watch: &watch,
     };
     let mut random = Random::new(seed);
     // So that the folders of the state are there before they are counted.
     brig.finish(&["session", "create", SESSION])?;
     brig.finish(&["session", "exec", SESSION, "--", "/bin/true"])?;
     brig.finish(&["session", "destroy", SESSION])?;
-    let before = Census::take(&[home.path()]);
+    let before = watch.take();
 
-    let (mut early, mut late) = (0, 0);
+    let mut alive = 0;
     for number in 0..kills {
         let delay = Duration::from_micros(random.below(LATEST.as_micros() as u64));
         let in_session = number % 2 == 1;
@@ -45,14 +47,10 @@ pub fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
         {
             return Err(format!("kill {number}: brig ended by itself"));
         }
+        // Itself and a guest at least: it was hit with a sandbox alive.
+        alive += usize::from(descendants().len() >= 2);
         child.kill().map_err(|error| error.to_string())?;
         child.wait().map_err(|error| error.to_string())?;
-        if delay < LATEST / 2 {
-            early += 1
-        } else {
-            late += 1
-        }
-
         // The next start works, sweeps, and the session is still a session.
         brig.finish(&["run", "--", "/bin/true"])
             .map_err(|why| format!("kill {number}: {why}"))?;
@@ -61,18 +59,22 @@ pub fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
             next.map_err(|why| format!("kill {number}: {why}"))?;
             brig.finish(&["session", "destroy", SESSION])?;
         }
-        before
-            .settles(&[home.path()])
+        watch
+            .settles(&before)
             .map_err(|why| format!("kill {number} after {} us: {why}", delay.as_micros()))?;
     }
+    if alive == 0 {
+        return Err("no kill met a sandbox that was alive".into());
+    }
     Ok(format!(
-        "{kills} times ({early} early, {late} late), nothing left after the next start"
+        "{kills} times, {alive} of them with a sandbox alive, nothing left after the next start"
     ))
 }
 
 struct Brig<'a> {
     program: &'a Path,
     home: &'a Path,
+    watch: &'a Watch,
 }
 
 impl Brig<'_> {
@@ -88,16 +90,13 @@ impl Brig<'_> {
     }
 
     fn start(&self, args: &[&str]) -> Result<Child, String> {
-        self.command(args)
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| error.to_string())
+        self.spawn(self.command(args).stderr(Stdio::null()))
     }
 
     fn finish(&self, args: &[&str]) -> Result<(), String> {
-        let output = self
-            .command(args)
-            .output()
+        let child = self.spawn(self.command(args).stderr(Stdio::piped()))?;
+        let output = child
+            .wait_with_output()
             .map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());
@@ -109,5 +108,11 @@ impl Brig<'_> {
             output.status,
             said.trim()
         ))
+    }
+
+    fn spawn(&self, command: &mut Command) -> Result<Child, String> {
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        self.watch.add(child.id());
+        Ok(child)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, Sandbox, SessionConfig, SessionStatus};
 
-use crate::census::{Census, descendants};
+use crate::census::{Watch, descendants};
 
 pub fn run(count: usize) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -25,7 +25,8 @@ pub fn run(count: usize) -> Result<String, String> {
             .create_session(&agent, None, SessionConfig::default())
             .await;
         first.map_err(told)?.destroy().await.map_err(told)?;
-        let before = Census::take(&[]);
+        let watch = Watch::new();
+        let before = watch.take();
 
         let began = Instant::now();
         let mut sessions = Vec::with_capacity(count);
@@ -64,7 +65,7 @@ pub fn run(count: usize) -> Result<String, String> {
         for session in sessions {
             session.destroy().await.map_err(told)?;
         }
-        before.settles(&[])?;
+        watch.settles(&before)?;
         Ok(format!(
             "{count} sessions alive together, made in {:.1} s, all done in {:.1} s",
             made.as_secs_f64(),
