@@ -1,4 +1,5 @@
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_sandbox::link::{GuestInstance, Stream};
@@ -6,7 +7,6 @@ use brig_sandbox::{Backend, Controls, Error, Instance, Limits, Plan, Result};
 use brig_wire::{Hello, VERSION};
 use tokio::net::UnixStream;
 
-use crate::cgroup::Cgroups;
 use crate::guard::{NativeGuard, Starting};
 use crate::host::{Finding, Host};
 use crate::identity::Identity;
@@ -15,6 +15,10 @@ use crate::{interpreters, limits, root, spawn};
 
 /// Where programs find their files.
 pub const WORKSPACE: &str = "/workspace";
+
+/// How long the processes of a dead owner get to end, before their group is left to the next sweep.
+const SWEEP_LOOKS: u32 = 100;
+const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 
 /// Sandboxes made of namespaces of this machine's kernel.
 #[derive(Debug, Default)]
@@ -64,9 +68,9 @@ impl Backend for NativeBackend {
         let group = means.create_group(&host.cgroups, plan.limits())?;
         let spawned = spawn::start(&identity, &means, group, mounts).await?;
         // While the guest builds its place there is time to look for what dead owners left.
-        self.swept.get_or_init(|| {
-            host.cgroups.sweep();
-        });
+        if self.swept.set(()).is_ok() {
+            self.sweep().await?;
+        }
         let stream = UnixStream::from_std(spawned.stream)
             .map_err(|error| Error::io("register the guest's stream", error))?;
         let (from_guest, to_guest) = stream.into_split();
@@ -96,6 +100,17 @@ impl Backend for NativeBackend {
     }
 
     async fn sweep(&self) -> Result<usize> {
-        Ok(Cgroups::sweep(&self.host().cgroups))
+        let cgroups = &self.host().cgroups;
+        let mut swept = cgroups.sweep();
+        let mut removed = swept.removed;
+        for _ in 0..SWEEP_LOOKS {
+            if swept.busy == 0 {
+                break;
+            }
+            tokio::time::sleep(SWEEP_PAUSE).await;
+            swept = cgroups.sweep();
+            removed += swept.removed;
+        }
+        Ok(removed)
     }
 }

@@ -3,6 +3,7 @@
 mod v1;
 mod v2;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -96,23 +97,36 @@ impl Cgroups {
         }
     }
 
-    /// Removes the groups of owners that are gone; returns how many instances they were of.
-    pub fn sweep(&self) -> usize {
-        let mut swept = std::collections::BTreeSet::new();
+    /// Removes the groups of owners that are gone.
+    pub fn sweep(&self) -> Swept {
+        let (mut removed, mut busy) = (BTreeSet::new(), BTreeSet::new());
         for base in self.bases() {
-            let Ok(entries) = fs::read_dir(base) else {
-                continue;
-            };
-            for entry in entries.flatten() {
+            for entry in fs::read_dir(base).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if name.starts_with(PREFIX) && !owner_lives(&name) && remove(&entry.path()).is_ok()
-                {
-                    swept.insert(name);
+                if !name.starts_with(PREFIX) || owner_lives(&name) {
+                    continue;
                 }
+                match remove(&entry.path()) {
+                    Ok(()) => removed.insert(name),
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => busy.insert(name),
+                    // Somebody else's.
+                    Err(_) => false,
+                };
             }
         }
-        swept.len()
+        Swept {
+            removed: removed.len(),
+            busy: busy.len(),
+        }
     }
+}
+
+/// What became of the groups of dead owners.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    pub removed: usize,
+    /// Still with processes that are about to end: their guest has seen its owner go.
+    pub busy: usize,
 }
 
 /// Whether the process in a group's name still runs. A number that was given to another process
