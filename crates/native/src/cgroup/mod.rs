@@ -32,10 +32,10 @@ pub enum Cgroups {
 
 impl Cgroups {
     pub fn find() -> Self {
-        let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
+        let Ok(mounts) = read("/proc/self/mountinfo") else {
             return Self::None;
         };
-        let Ok(own) = fs::read_to_string("/proc/self/cgroup") else {
+        let Ok(own) = read("/proc/self/cgroup") else {
             return Self::None;
         };
         if let Some(found) = v2::find(&mounts, &own) {
@@ -142,7 +142,7 @@ fn owner_lives(name: &str) -> bool {
 
 /// When a process was started, in ticks since boot.
 pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name in brackets that may hold anything.
     stat.rsplit_once(')')?
         .1
@@ -170,12 +170,20 @@ fn remove(folder: &Path) -> io::Result<()> {
 }
 
 fn read_number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    read(path).ok()?.trim().parse().ok()
+}
+
+/// Reads a file of the kernel's making. They have no size, so a plain read would begin with pieces
+/// of 32 bytes.
+fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::with_capacity(16 * 1024);
+    io::Read::read_to_string(&mut fs::File::open(path)?, &mut text)?;
+    Ok(text)
 }
 
 /// The value after `key` in a file of `key value` lines.
 fn read_field(path: &Path, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = read(path).ok()?;
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
