@@ -18,6 +18,7 @@ macro_rules! privileges {
     ($ground:path) => {
         $crate::attacks!($ground, privileges:
             setuid_programs_give_nothing,
+            no_set_id_program_is_left_on_the_host,
             the_terminal_takes_no_input_from_the_code,
             no_more_of_the_machine_can_be_had,
             a_crash_is_not_handed_to_the_host,
@@ -74,6 +75,26 @@ pub async fn setuid_programs_give_nothing(ground: &Ground) {
             .starts_with("Cap")
             .then(|| "an ordinary user has none either".into())
     });
+}
+
+/// Beyond the list: a writable folder of the host shows what is left in it with its bits, as a
+/// program of the folder's owner.
+pub async fn no_set_id_program_is_left_on_the_host(ground: &Ground) {
+    let outside = host::scratch();
+    let folder = json!({"folder": outside.path()});
+    let control = Fence::plain().run(&probe!("setid_left"), &folder);
+
+    let shared = host::scratch();
+    let config = mount(shared.path(), "/mnt/data", true);
+    let inside = ground
+        .run_with(config, &probe!("setid_left"), &json!({"folder": "/mnt/data"}))
+        .await;
+    inside.assert_held(&control.whole());
+    for entry in fs::read_dir(shared.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o6000, 0, "{:?} has set-id bits", entry.path());
+    }
 }
 
 /// Attack 17: the part that is the sandbox's own.
