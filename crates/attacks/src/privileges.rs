@@ -87,7 +87,11 @@ pub async fn no_set_id_program_is_left_on_the_host(ground: &Ground) {
     let shared = host::scratch();
     let config = mount(shared.path(), "/mnt/data", true);
     let inside = ground
-        .run_with(config, &probe!("setid_left"), &json!({"folder": "/mnt/data"}))
+        .run_with(
+            config,
+            &probe!("setid_left"),
+            &json!({"folder": "/mnt/data"}),
+        )
         .await;
     inside.assert_held(&control.whole());
     for entry in fs::read_dir(shared.path()).unwrap() {

@@ -173,6 +173,21 @@ fn halves(test: &Test) -> Vec<(u32, u32, u32)> {
         .collect()
 }
 
+/// Whether this process could put itself under a filter: the kernel then looks for the program
+/// before anything else.
+pub fn available() -> bool {
+    // SAFETY: a null program is never read from; the call fails either way.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            std::ptr::null::<libc::sock_fprog>(),
+        )
+    };
+    result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+}
+
 /// Puts this process and all its children under a filter for good. Needs no_new_privs.
 pub fn install(program: &[u64]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = program

@@ -32,7 +32,7 @@ impl Host {
             .map_or(1, |set| set.count() as usize)
             .max(1);
         Self {
-            seccomp: rustix::thread::secure_computing_mode().is_ok(),
+            seccomp: brig_linux::seccomp::available(),
             landlock: brig_linux::landlock::abi(),
             cgroups: Cgroups::find(),
             processors,
