@@ -1,6 +1,7 @@
 # One folder of the host, mounted twice: read-only and writable. Nothing crosses over.
 RO, RW = ARGS["read_only"], ARGS["writable"]
-RENAMEAT2, AT_FDCWD, RENAME_EXCHANGE = 316, -100, 2
+RENAMEAT2, LINKAT, AT_FDCWD = 316, 265, -100
+RENAME_EXCHANGE, AT_SYMLINK_FOLLOW = 2, 0x400
 
 
 def make(name):
@@ -15,7 +16,8 @@ def exchange(a, b):
 
 def descriptor_link(source, target):
     file = os.open(source, os.O_RDWR)
-    os.link(f"/proc/self/fd/{file}", target, follow_symlinks=True)
+    link = f"/proc/self/fd/{file}".encode()
+    syscall(LINKAT, AT_FDCWD, link, AT_FDCWD, target.encode(), AT_SYMLINK_FOLLOW)
 
 
 def to(name):
@@ -26,4 +28,3 @@ attempt("rename across", lambda: os.rename(make("a"), to("a2")))
 attempt("link across", lambda: os.link(make("b"), to("b2")))
 attempt("exchange across", lambda: exchange(make("c"), to("there")))
 attempt("link a descriptor across", lambda: descriptor_link(make("d"), to("d2")))
-attempt("bind a socket", lambda: __import__("socket").socket(1).bind(to("socket")))

@@ -241,7 +241,9 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
         {"name": "passwd", "path": "/mnt/data/passwd", "text": "root:"},
     ]});
     let (mut mounted, mut refused, mut last) = (0, 0, String::new());
-    for _ in 0..60 {
+    let start = Instant::now();
+    // A refusal is much faster than a mount: count both sides, not rounds.
+    while (mounted < 20 || refused < 20) && start.elapsed() < Duration::from_secs(10) {
         match ground.report(config(&moving), &probe!("read"), &peek).await {
             Ok(report) => {
                 let attempts = crate::ground::attempts(&report).whole();
@@ -296,9 +298,5 @@ pub async fn hard_links_do_not_leave_the_workspace(ground: &Ground) {
         .await;
     let control = json!({"read_only": "/mnt/ro", "writable": "/mnt/rw", "into": "/mnt/rw"});
     let control = ground.run_with(both, &probe!("crossing"), &control).await;
-    inside.assert_held_except(&control, |attempt| match attempt.attempt.as_str() {
-        "link a descriptor across" => Some("links to descriptors may be refused everywhere".into()),
-        "bind a socket" => Some("sockets may be refused beside mounts".into()),
-        _ => None,
-    });
+    inside.assert_held(&control);
 }

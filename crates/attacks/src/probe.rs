@@ -150,13 +150,13 @@ impl Attempts {
             .iter()
             .map(|attempt| (attempt.attempt.as_str(), attempt))
             .collect();
-        let mut worked = 0;
+        let (mut worked, mut excused) = (0, BTreeMap::<String, Vec<&str>>::new());
         for attempt in &self.list {
             let name = attempt.attempt.as_str();
             match names.get(name) {
                 Some(there) if there.ok => worked += 1,
                 Some(there) => match excuse(there) {
-                    Some(reason) => host::skip(&format!("control of `{name}`: {reason}")),
+                    Some(reason) => excused.entry(reason).or_default().push(name),
                     None => panic!(
                         "the control of `{name}` does not work: {there:?}\n{}",
                         control.noise
@@ -164,6 +164,9 @@ impl Attempts {
                 },
                 None => panic!("the control did not try `{name}`: {control:#?}"),
             }
+        }
+        for (reason, names) in excused {
+            host::skip(&format!("control of {}: {reason}", names.join(", ")));
         }
         assert!(
             worked > 0,
