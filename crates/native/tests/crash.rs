@@ -67,7 +67,6 @@ async fn child() {
         .trim()
         .parse()
         .expect("number");
-    say(&format!("did value {value}"));
     for round in 1.. {
         value += 1;
         say(&format!("try value {value}"));
@@ -154,11 +153,13 @@ async fn a_kill_at_any_moment_loses_nothing_that_was_answered() {
 
         let sandbox = sandbox(&state);
         let session = sandbox.open_session(&agent, &id).await.expect("session");
-        let value: u32 = shell(&session, "cat value || echo 0")
-            .await
-            .trim()
-            .parse()
-            .expect("number");
+        let found = shell(&session, "cat value; ls d").await;
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(
+            lines.len() == 2 && lines[0] == lines[1],
+            "round {round}: a mixture: {found:?}"
+        );
+        let value: u32 = lines[0].parse().expect("number");
         assert!(
             [Some(done), told.tried].contains(&Some(value)),
             "round {round}: {value}, told {done}"

@@ -44,7 +44,8 @@ const TICK: Duration = Duration::from_millis(50);
 ///
 /// No link is followed, only regular files are opened, and no mount is entered. Set-id bits and
 /// attributes are dropped, and the owner may always read and write. Files beside `into`, in
-/// `into.part`, are used on the way.
+/// `into.part`, are used on the way. If `into` is called `name.next`, then `name` beside it is what
+/// was saved before: what did not change since is linked from there, not copied.
 ///
 /// A program that moves files about while they are saved could have the same bytes saved again and
 /// again: more than `limit` bytes in one call is an error.
@@ -57,6 +58,12 @@ pub fn mirror(
     let source = open_folder(upper, c".")?;
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = open(into, folder, Mode::empty())?;
+    let earlier = match into.extension() {
+        Some(extension) if extension == NEXT => {
+            Some(open(into.with_extension(""), folder, Mode::empty())?)
+        }
+        _ => None,
+    };
     let found = meta(&source)?;
     let mut mirror = Mirror {
         device: found.device,
@@ -67,8 +74,24 @@ pub fn mirror(
         linked: HashMap::new(),
         stats: MirrorStats::default(),
     };
-    mirror.folder(&source, &target, &found, 0)?;
+    let level = Level {
+        source: &source,
+        target: &target,
+        earlier: earlier.as_ref(),
+    };
+    mirror.folder(level, &found, 0)?;
     Ok(mirror.stats)
+}
+
+/// The extension of a folder that is about to take the place of another.
+pub(crate) const NEXT: &str = "next";
+
+/// One folder: there, here, and as it was saved before.
+#[derive(Clone, Copy)]
+struct Level<'a> {
+    source: &'a OwnedFd,
+    target: &'a OwnedFd,
+    earlier: Option<&'a OwnedFd>,
 }
 
 struct Mirror {
@@ -83,19 +106,13 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn folder(
-        &mut self,
-        source: &OwnedFd,
-        target: &OwnedFd,
-        found: &Meta,
-        depth: usize,
-    ) -> io::Result<()> {
+    fn folder(&mut self, level: Level<'_>, found: &Meta, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
             return Err(too_deep());
         }
         let mut kept = HashSet::new();
-        for name in names(source)? {
-            if self.entry(source, target, &name, depth)? {
+        for name in names(level.source)? {
+            if self.entry(level, &name, depth)? {
                 kept.insert(name);
                 self.stats.entries += 1;
             } else {
@@ -107,23 +124,18 @@ impl Mirror {
                 )));
             }
         }
-        for name in names(target)? {
+        for name in names(level.target)? {
             if !kept.contains(&name) {
-                remove(target, &name)?;
+                remove(level.target, &name)?;
                 self.stats.removed += 1;
             }
         }
-        self.dress_folder(source, target, found)
+        self.dress_folder(level.source, level.target, found)
     }
 
     /// Says whether the name is kept.
-    fn entry(
-        &mut self,
-        source: &OwnedFd,
-        target: &OwnedFd,
-        name: &CStr,
-        depth: usize,
-    ) -> io::Result<bool> {
+    fn entry(&mut self, level: Level<'_>, name: &CStr, depth: usize) -> io::Result<bool> {
+        let Level { source, target, .. } = level;
         // It may have gone, or become something else, since the folder was read.
         let Some(found) = meta_at(source, name)? else {
             return Ok(false);
@@ -133,7 +145,7 @@ impl Mirror {
         }
         let before = meta_at(target, name)?;
         match found.kind {
-            Kind::File => self.file(source, target, name, before.as_ref()),
+            Kind::File => self.file(level, name, before.as_ref()),
             Kind::Link => self.link(source, target, name, &found, before.as_ref()),
             Kind::Whiteout if self.overlay => self.whiteout(target, name, before.as_ref()),
             Kind::Folder => {
@@ -145,43 +157,73 @@ impl Mirror {
                     mkdirat(target, name, Mode::RWXU)?;
                 }
                 let below = open_folder(target, name)?;
-                self.folder(&inside.file, &below, &inside.found, depth + 1)?;
+                let earlier = level
+                    .earlier
+                    .and_then(|earlier| open_folder(earlier, name).ok());
+                let level = Level {
+                    source: &inside.file,
+                    target: &below,
+                    earlier: earlier.as_ref(),
+                };
+                self.folder(level, &inside.found, depth + 1)?;
                 Ok(true)
             }
             Kind::Whiteout | Kind::Other => Ok(false),
         }
     }
 
-    fn file(
-        &mut self,
-        source: &OwnedFd,
-        target: &OwnedFd,
-        name: &CStr,
-        before: Option<&Meta>,
-    ) -> io::Result<bool> {
-        let Some(open) = Readable::open(source, name, Kind::File)? else {
+    fn file(&mut self, level: Level<'_>, name: &CStr, before: Option<&Meta>) -> io::Result<bool> {
+        let target = level.target;
+        let Some(open) = Readable::open(level.source, name, Kind::File)? else {
             return Ok(false);
         };
         let found = open.found;
         if found.links > 1 && self.same_as_another(target, name, &found, before)? {
             return Ok(true);
         }
-        let mode = file_mode(found.mode);
-        let unchanged = before.is_some_and(|before| {
-            before.kind == Kind::File
-                && before.size == found.size
-                && before.modified == found.modified
-                && before.accessed == found.changed
-                && before.mode == mode
-                && (!self.chown || (before.uid, before.gid) == (found.uid, found.gid))
-        });
-        if !unchanged {
+        if !before.is_some_and(|before| self.up_to_date(before, &found))
+            && !self.same_as_before(level, name, &found, before)?
+        {
             let file = File::from(open.file.try_clone()?);
             self.copy(&file, target, name, &found, before)?;
         }
         if found.links > 1 {
             self.remember(target, name, &found)?;
         }
+        Ok(true)
+    }
+
+    fn up_to_date(&self, copy: &Meta, found: &Meta) -> bool {
+        copy.kind == Kind::File
+            && copy.size == found.size
+            && copy.modified == found.modified
+            && copy.accessed == found.changed
+            && copy.mode == file_mode(found.mode)
+            && (!self.chown || (copy.uid, copy.gid) == (found.uid, found.gid))
+    }
+
+    /// If what was saved before is still up to date, links it.
+    fn same_as_before(
+        &mut self,
+        level: Level<'_>,
+        name: &CStr,
+        found: &Meta,
+        before: Option<&Meta>,
+    ) -> io::Result<bool> {
+        let Some(earlier) = level.earlier else {
+            return Ok(false);
+        };
+        let copy = meta_at(earlier, name)?;
+        if !copy.is_some_and(|copy| self.up_to_date(&copy, found)) {
+            return Ok(false);
+        }
+        let part = self.part.open()?;
+        match linkat(earlier, name, part, c"file", AtFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::MLINK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        self.part.place(c"file", level.target, name, before)?;
         Ok(true)
     }
 

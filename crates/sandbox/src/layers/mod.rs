@@ -19,6 +19,7 @@ pub use mirror::{MirrorStats, mirror};
 pub(crate) use digest::{hex, summarize};
 pub(crate) use link::link_tree;
 pub(crate) use merge::merge;
+pub(crate) use mirror::NEXT;
 pub(crate) use walk::usage;
 
 /// Deeper trees are refused: every level costs two descriptors while it is walked.

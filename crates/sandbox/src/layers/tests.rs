@@ -179,6 +179,30 @@ fn a_name_may_become_something_else() {
 }
 
 #[test]
+fn what_was_saved_before_is_linked() {
+    let mut pair = Pair::new();
+    pair.write("same/file", "one");
+    pair.write("changed", "one");
+    settle();
+    pair.mirror(false).expect("mirror");
+    pair.write("changed", "two");
+    settle();
+    let saved = std::mem::replace(&mut pair.into, pair.from.with_file_name("head.next"));
+    fs::create_dir(&pair.into).expect("folder");
+    assert_eq!(pair.mirror(false).expect("mirror").copied, 1);
+    let inode = |path: PathBuf| path.metadata().expect("meta").ino();
+    assert_eq!(
+        inode(pair.into.join("same/file")),
+        inode(saved.join("same/file"))
+    );
+    assert_eq!(pair.read("changed").as_deref(), Some("two"));
+    assert_eq!(
+        fs::read_to_string(saved.join("changed")).expect("read"),
+        "one"
+    );
+}
+
+#[test]
 fn links_are_copied_never_followed() {
     let pair = Pair::new();
     symlink("/etc/passwd", pair.from.join("file")).expect("link");

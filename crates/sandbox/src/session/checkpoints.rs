@@ -55,7 +55,7 @@ impl Session {
         }
         let head = home.head();
         if let Some(live) = slot.live.as_ref().filter(|live| !live.is_lost()) {
-            live.instance.save(&head).await?;
+            head.save(live.instance.as_ref()).await?;
         }
         let (shared, owner) = (self.shared.clone(), self.inner.owner.clone());
         let name = name.clone();

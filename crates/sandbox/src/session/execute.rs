@@ -117,7 +117,7 @@ impl Inner {
             return Ok(());
         };
         let _one_at_a_time = self.saving.lock().await;
-        match live.instance.save(head).await {
+        match head.save(live.instance.as_ref()).await {
             Err(_) if self.was_destroyed(shared) => Ok(()),
             other => other,
         }

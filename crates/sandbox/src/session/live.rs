@@ -1,6 +1,5 @@
 //! The instance of a session, and the folder it is kept in. Either may come and go.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::inner::{Inner, Phase};
 use crate::config::MIB;
 use crate::shared::{Shared, lock};
-use crate::store::{Home, Opening, SessionRecord, Store, blocking};
+use crate::store::{Head, Home, Opening, SessionRecord, Store, blocking};
 use crate::{AgentId, Error, Instance, Plan, Result, SessionId};
 
 /// How long to wait for another process that has the session open.
@@ -31,7 +30,7 @@ pub(crate) struct Live {
     pub instance: Arc<dyn Instance>,
     pub plan: Arc<Plan>,
     /// Where its files are mirrored to after every execution.
-    pub head: Option<PathBuf>,
+    pub head: Option<Head>,
     lost: Arc<AtomicBool>,
 }
 

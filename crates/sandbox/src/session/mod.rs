@@ -84,7 +84,7 @@ impl Session {
         if let Some(live) = slot.live.take() {
             if !self.inner.durable && self.inner.config.workspace.is_none() && !live.is_lost() {
                 let head = self.inner.home_in(&mut slot, &self.shared).await?.head();
-                live.instance.save(&head).await?;
+                head.save(live.instance.as_ref()).await?;
             }
             live.instance.destroy().await?;
         }

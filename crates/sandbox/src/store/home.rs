@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::atomic::{read_json, sync_folder, write_json};
 use super::flock::FileLock;
+use super::head::Head;
 use super::owner::Owner;
 use super::pool::Pool;
 use super::record::{LayerRef, SessionRecord};
@@ -162,8 +163,8 @@ impl Home {
         self.lock.in_place()
     }
 
-    pub fn head(&self) -> PathBuf {
-        head_path(&self.path, self.record.head)
+    pub fn head(&self) -> Head {
+        Head::at(head_path(&self.path, self.record.head))
     }
 
     pub fn layer_paths(&self) -> Vec<PathBuf> {
@@ -191,15 +192,15 @@ impl Home {
     /// The layers with the head on top of them, as they would be saved now.
     pub fn frozen(&self, pool: &Pool<'_>) -> Result<Vec<LayerRef>> {
         let mut layers = self.record.layers.clone();
-        if !is_empty(&self.head()).map_err(|error| self.failed(error))? {
-            layers.push(pool.freeze(&self.head())?);
+        if !is_empty(self.head().path()).map_err(|error| self.failed(error))? {
+            layers.push(pool.freeze(self.head().path())?);
         }
         Ok(layers)
     }
 
     /// Whether there is nothing for [`Home::settle`] to do.
     pub fn is_settled(&self) -> bool {
-        self.record.layers.len() <= MAX_LAYERS && is_empty(&self.head()).unwrap_or(false)
+        self.record.layers.len() <= MAX_LAYERS && is_empty(self.head().path()).unwrap_or(false)
     }
 
     /// Makes the head a layer, so that an instance can start above it.
@@ -233,13 +234,13 @@ impl Home {
     /// Removes what an interrupted call left: heads that are not the head.
     fn tidy(&self) -> io::Result<()> {
         let head = self.head();
-        make_folder(&head)?;
+        make_folder(head.path())?;
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let name = path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
-            if name.is_some_and(|name| name.starts_with(HEAD)) && path != head {
+            if name.is_some_and(|name| name.starts_with(HEAD)) && path != head.path() {
                 self.store.discard(&path)?;
             }
         }

@@ -10,6 +10,7 @@
 mod atomic;
 mod checkpoint;
 mod flock;
+mod head;
 mod home;
 mod owner;
 mod pool;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use checkpoint::{CheckpointRecord, tampered};
+pub(crate) use head::Head;
 pub(crate) use home::{Home, Opening};
 pub(crate) use record::SessionRecord;
 
