@@ -32,6 +32,19 @@ impl NativeBackend {
         Self::default()
     }
 
+    /// As on a kernel that can't stack layers. Only tests need it: it does the same, slower.
+    #[doc(hidden)]
+    pub fn with_copied_layers() -> Self {
+        let host = Host {
+            overlay_layers: false,
+            ..Host::look()
+        };
+        Self {
+            host: host.into(),
+            ..Self::default()
+        }
+    }
+
     /// What was found on this machine, good or missing.
     pub fn report(&self) -> Vec<Finding> {
         self.host().findings()
@@ -52,12 +65,16 @@ impl Backend for NativeBackend {
         limits::controls(self.host(), limits)
     }
 
+    fn copies_layers(&self) -> bool {
+        !self.host().overlay_layers
+    }
+
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let host = self.host();
         let means = Means::choose(host, plan.limits());
         let identity = Identity::of_caller();
         let interpreters = interpreters::find(plan)?;
-        let (setup, mounts) = root::plan(plan, &identity, &interpreters)?;
+        let (setup, mounts) = root::plan(host, plan, &identity, &interpreters)?;
         let hello = Hello {
             version: VERSION,
             confine: limits::confine(host, &means, plan),
@@ -83,6 +100,7 @@ impl Backend for NativeBackend {
             },
             &means,
             plan,
+            host.overlay_layers,
         );
         let instance = GuestInstance::start(
             guard,

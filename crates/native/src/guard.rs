@@ -71,6 +71,7 @@ impl NativeGuard {
         starting: Starting,
         means: &Means,
         plan: &Plan,
+        overlay_layers: bool,
     ) -> Self {
         Self {
             process,
@@ -82,7 +83,7 @@ impl NativeGuard {
             cgroup_memory: means.cgroup_memory,
             cgroup_pids: means.cgroup_pids,
             host_workspace: plan.workspace().is_some(),
-            overlay: !plan.layers().is_empty(),
+            overlay: overlay_layers && !plan.layers().is_empty(),
             disk_limit: plan.limits().disk_bytes.value,
             told_oom: AtomicU64::new(0),
             peak: AtomicU64::new(0),

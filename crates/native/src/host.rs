@@ -1,5 +1,6 @@
 //! What this machine offers.
 
+use rustix::fs::{MemfdFlags, XattrFlags};
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -12,6 +13,8 @@ pub struct Host {
     pub landlock: u32,
     pub cgroups: Cgroups,
     pub processors: usize,
+    /// Whether overlays work on a tmpfs, which must keep their marks for that (Linux 6.6).
+    pub overlay_layers: bool,
 }
 
 /// One thing that was looked at, for `brig doctor`.
@@ -36,6 +39,7 @@ impl Host {
             landlock: brig_linux::landlock::abi(),
             cgroups: Cgroups::find(),
             processors,
+            overlay_layers: tmpfs_keeps_marks(),
         }
     }
 
@@ -80,6 +84,13 @@ impl Host {
             mend: (!self.cgroups.memory()).then(|| crate::limits::CGROUP_MEND.into()),
         }
     }
+}
+
+/// A memory file lies on a tmpfs of the kernel's own.
+fn tmpfs_keeps_marks() -> bool {
+    let file = rustix::fs::memfd_create(c"brig-probe", MemfdFlags::CLOEXEC);
+    file.and_then(|file| rustix::fs::fsetxattr(file, c"user.brig", b"y", XattrFlags::empty()))
+        .is_ok()
 }
 
 fn kernel() -> Finding {

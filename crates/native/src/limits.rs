@@ -133,7 +133,14 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         enforced(Control::NetworkOff, "network namespace without a way out"),
         enforced(Control::ReadOnlyRoot, "read-only mounts"),
         enforced(Control::Mounts, "mount namespace"),
-        enforced(Control::Checkpoint, "overlay layers with digests"),
+        enforced(
+            Control::Checkpoint,
+            if host.overlay_layers {
+                "overlay layers with digests"
+            } else {
+                "copied layers with digests"
+            },
+        ),
         if host.seccomp {
             enforced(Control::Syscalls, "seccomp")
         } else {

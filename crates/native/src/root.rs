@@ -9,6 +9,7 @@ use brig_sandbox::{Error, Plan, Result};
 use brig_wire::{Setup, Source, Step};
 
 use crate::backend::WORKSPACE;
+use crate::host::Host;
 use crate::identity::{INSIDE, Identity};
 use crate::interpreters::Found;
 
@@ -30,8 +31,14 @@ const PROC: &str = include_str!("../data/proc.txt");
 const BYTES_PER_INODE: u64 = 4096;
 
 /// The plan for the guest, and mounts that it inherits because only root could make them.
-pub fn plan(plan: &Plan, identity: &Identity, found: &Found) -> Result<(Setup, Vec<OwnedFd>)> {
+pub fn plan(
+    host: &Host,
+    plan: &Plan,
+    identity: &Identity,
+    found: &Found,
+) -> Result<(Setup, Vec<OwnedFd>)> {
     let mut builder = Builder {
+        overlay_layers: host.overlay_layers,
         steps: Vec::new(),
         mounts: Vec::new(),
         identity: *identity,
@@ -94,6 +101,7 @@ fn utf8(path: &Path) -> Result<String> {
 }
 
 struct Builder {
+    overlay_layers: bool,
     steps: Vec<Step>,
     mounts: Vec<OwnedFd>,
     identity: Identity,
@@ -207,25 +215,36 @@ impl Builder {
             path: "/var/tmp".into(),
             target: "/tmp".into(),
         });
-        let target = WORKSPACE.to_owned();
-        match plan.workspace() {
-            Some(mount) => self.mount(mount)?,
-            None if plan.layers().is_empty() => {
-                self.steps.push(Step::Private {
-                    name: "workspace".into(),
-                    target,
-                    mode: 0o755,
-                });
-            }
-            None => {
-                let lower = plan.layers().iter().map(|p| utf8(p).map(|p| plain(&p)));
-                self.steps.push(Step::Overlay {
-                    lower: lower.collect::<Result<_>>()?,
-                    name: "workspace".into(),
-                    target,
-                });
-            }
+        if let Some(mount) = plan.workspace() {
+            return self.mount(mount);
         }
+        let (name, target) = ("workspace".to_owned(), WORKSPACE.to_owned());
+        self.steps.push(match plan.layers() {
+            [] => Step::Private {
+                name,
+                target,
+                mode: 0o755,
+            },
+            [all] if !self.overlay_layers => Step::Copy {
+                source: plain(&utf8(all)?),
+                name,
+                target,
+            },
+            layers if !self.overlay_layers => {
+                return Err(Error::Setup {
+                    step: "copy the saved files".into(),
+                    problem: format!("they are in {} layers", layers.len()),
+                });
+            }
+            layers => {
+                let lower = layers.iter().map(|p| utf8(p).map(|p| plain(&p)));
+                Step::Overlay {
+                    lower: lower.collect::<Result<_>>()?,
+                    name,
+                    target,
+                }
+            }
+        });
         Ok(())
     }
 

@@ -11,11 +11,17 @@ use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, CheckpointName, Error, Sandbox, Session, SessionConfig, SessionId};
 
 const CHILD: &str = "BRIG_TEST_STATE";
+/// What the name of a state folder ends with whose sessions start from copies of their files.
+const COPIED: &str = "copied";
 const ROUNDS: u32 = 25;
 
 fn sandbox(state: &Path) -> Sandbox {
-    let backend = Arc::new(NativeBackend::new());
-    Sandbox::builder(backend)
+    let backend = if state.ends_with(COPIED) {
+        NativeBackend::with_copied_layers()
+    } else {
+        NativeBackend::new()
+    };
+    Sandbox::builder(Arc::new(backend))
         .state_dir(state)
         .build()
         .expect("sandbox")
@@ -136,11 +142,20 @@ fn kill_after(state: &Path, wait: Duration, told: &mut Told) {
 
 #[tokio::test]
 async fn a_kill_at_any_moment_loses_nothing_that_was_answered() {
+    kill_at_any_moment("stacked").await;
+}
+
+#[tokio::test]
+async fn a_kill_at_any_moment_loses_nothing_of_copied_files() {
+    kill_at_any_moment(COPIED).await;
+}
+
+async fn kill_at_any_moment(kind: &str) {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
     let folder = tempfile::tempdir().expect("folder");
-    let state = folder.path().join("state");
+    let state = folder.path().join(kind);
     let (agent, id) = names();
     let mut told = Told::default();
     for round in 0..ROUNDS {

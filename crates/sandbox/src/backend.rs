@@ -21,6 +21,12 @@ pub trait Backend: Send + Sync + Debug {
     /// What it can hold of these limits, here and now, and how strongly.
     fn controls(&self, limits: &Limits) -> Controls;
 
+    /// Whether an instance starts from a copy of its files, because it can't stack layers. Its plan
+    /// then has at most one layer, which holds everything, and so does what it saves.
+    fn copies_layers(&self) -> bool {
+        false
+    }
+
     /// Starts a sandbox. On an error nothing is left behind.
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>>;
 
@@ -50,7 +56,8 @@ pub trait Instance: Send + Sync + Debug {
     async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>>;
 
     /// Makes `into` (a folder of the host) equal to what the workspace holds above the plan's
-    /// layers, copying only what changed since the last call.
+    /// layers, or to all it holds if they were copied. Only what changed since the last call is
+    /// written.
     async fn save(&self, into: &Path) -> Result<()>;
 
     /// A number that names the instance to the operating system, such as a process id.

@@ -118,6 +118,7 @@ impl Plan {
         &self.enforcement
     }
 
+    /// What the workspace starts with, lowest first.
     pub fn layers(&self) -> &[PathBuf] {
         &self.layers
     }

@@ -202,6 +202,12 @@ pub enum Step {
         name: String,
         target: String,
     },
+    /// A folder of the writable file system that holds a copy of another.
+    Copy {
+        source: Source,
+        name: String,
+        target: String,
+    },
     Pts,
 }
 

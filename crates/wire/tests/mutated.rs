@@ -179,6 +179,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
     let setup = Setup {
         uid: 65534,
         gid: 65534,
+        drop_groups: false,
         hostname: "brig".into(),
         disk_bytes: 1 << 28,
         disk_inodes: 1 << 16,
@@ -215,6 +216,11 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
                 name: "w".into(),
                 target: "/workspace".into(),
             },
+            Step::Copy {
+                source: path(),
+                name: "w".into(),
+                target: "/workspace".into(),
+            },
             Step::Pts,
         ],
         hidden_proc: vec!["kcore".into()],
@@ -229,7 +235,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
                 value: 256,
             }],
             writable: vec!["/workspace".into()],
-            landlock: true,
+            landlock: 4,
         },
         setup: Some(setup),
         workspace: "/workspace".into(),

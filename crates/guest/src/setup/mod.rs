@@ -1,6 +1,7 @@
 //! Assembling the place: identity, namespaces' contents, the root. Runs once, before anything
 //! untrusted; every failure ends the sandbox.
 
+mod copy;
 mod disk;
 mod root;
 mod sources;

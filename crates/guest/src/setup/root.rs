@@ -13,6 +13,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
 };
 
+use super::copy;
 use super::disk::{Disk, attach_at};
 use super::sources::Sources;
 use crate::{Failure, Step, proc};
@@ -77,6 +78,10 @@ fn given_root(
             }
             SetupStep::Overlay { lower, target, .. } => {
                 sources.by_ref().take(lower.len()).for_each(drop);
+                names.folder(target, 0o755)?;
+            }
+            SetupStep::Copy { target, .. } => {
+                sources.next();
                 names.folder(target, 0o755)?;
             }
             SetupStep::Private { target, .. } => drop(names.folder(target, 0o755)?),
@@ -175,6 +180,12 @@ impl<'a> Builder<'a> {
                 self.disk.make_folder(name, 0o755)?;
                 let merged = self.disk.overlay(name, lower)?;
                 self.attach(&merged, target)
+            }
+            SetupStep::Copy { name, target, .. } => {
+                self.disk.make_folder(name, 0o755)?;
+                copy::fill(&next(sources)?, &self.disk.open_folder(name)?)
+                    .step("copy the saved files")?;
+                self.attach(&self.disk.subtree(name)?, target)
             }
             SetupStep::Pts => self.pts(),
         }

@@ -46,6 +46,9 @@ pub fn open_all(setup: &Setup, mounts: Vec<OwnedFd>) -> Result<Sources, Failure>
                     sources.push_back(open(source, READ_ONLY | NO_SUID | NO_DEVICES)?);
                 }
             }
+            SetupStep::Copy { source, .. } => {
+                sources.push_back(open(source, READ_ONLY | NO_SUID | NO_DEVICES)?);
+            }
             SetupStep::Device { path } => {
                 let source = Source::Path {
                     path: path.clone(),

@@ -1,5 +1,6 @@
 //! Looking at trees by descriptor, one name at a time, without following a link.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::MAX_DEPTH;
+use super::copy::BLOCK;
 
 const OPAQUE: &CStr = c"user.overlay.opaque";
 
@@ -155,22 +157,28 @@ fn remove_below(folder: impl AsFd, name: &CStr, depth: usize) -> io::Result<()> 
     Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
 }
 
-/// What the files below a folder take on disk.
+/// What the files below a folder take: their blocks, without what the file system has put by for
+/// them to grow.
 pub(crate) fn usage(folder: &Path) -> io::Result<u64> {
-    fn below(folder: &OwnedFd, depth: usize) -> io::Result<u64> {
+    fn below(folder: &OwnedFd, counted: &mut HashSet<u64>, depth: usize) -> io::Result<u64> {
         let mut bytes = 0;
         for name in names(folder)? {
             match meta_at(folder, &name)? {
                 Some(found) if found.kind == Kind::Folder && depth < MAX_DEPTH => {
-                    bytes += below(&open_folder(folder, &name)?, depth + 1)?;
+                    bytes += below(&open_folder(folder, &name)?, counted, depth + 1)?;
                 }
-                found => bytes += found.map_or(0, |found| found.blocks * 512),
+                Some(found) if found.links < 2 || counted.insert(found.inode) => {
+                    let whole = found.size.saturating_add(BLOCK as u64 - 1);
+                    bytes += (found.blocks * 512).min(whole / BLOCK as u64 * BLOCK as u64);
+                }
+                _ => {}
             }
         }
         Ok(bytes)
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    below(&open(folder, flags, Mode::empty())?, 0)
+    let folder = open(folder, flags, Mode::empty())?;
+    below(&folder, &mut HashSet::new(), 0)
 }
 
 pub(super) fn too_deep() -> io::Error {

@@ -39,7 +39,7 @@ pub trait Guard: Send + Sync + std::fmt::Debug {
 
     fn process_id(&self) -> Option<u32>;
 
-    /// Makes `into` equal to what the workspace holds above its layers.
+    /// See [`Instance::save`].
     async fn save(&self, into: &Path) -> Result<()>;
 
     /// Ends every process of the instance at once, without the guest's help.

@@ -97,13 +97,22 @@ impl Inner {
         let mut config = self.config.clone();
         let mut layers = Vec::new();
         let mut head = None;
-        if slot.home.as_ref().is_some_and(|home| !home.is_settled()) {
-            with_home(slot, Home::settle).await?;
+        let copies = shared.backend.copies_layers();
+        match &slot.home {
+            Some(home) if copies && !home.is_flat() => with_home(slot, Home::flatten).await?,
+            Some(home) if !copies && !home.is_settled() => with_home(slot, Home::settle).await?,
+            _ => {}
         }
         if let Some(home) = &slot.home {
             let disk = &mut config.limits.disk_bytes.value;
-            *disk = disk.saturating_sub(home.record.bytes()).max(LEAST_DISK);
-            layers = home.layer_paths();
+            if copies {
+                // The files lie on the new disk themselves; those that are there must fit.
+                *disk = home.store.head_bytes(&home.record).max(*disk);
+                layers.extend(home.filled_head()?);
+            } else {
+                *disk = disk.saturating_sub(home.record.bytes()).max(LEAST_DISK);
+                layers = home.layer_paths();
+            }
             head = self.keeps_files().then(|| home.head());
         }
         let plan = shared.plan(&config, layers)?;

@@ -14,7 +14,7 @@ use super::owner::Owner;
 use super::pool::Pool;
 use super::record::{LayerRef, SessionRecord};
 use super::{Store, make_folder};
-use crate::layers::usage;
+use crate::layers::{merge, usage};
 use crate::{AgentId, Error, Result, SessionId};
 
 /// More layers than this are merged when an instance starts.
@@ -192,10 +192,17 @@ impl Home {
     /// The layers with the head on top of them, as they would be saved now.
     pub fn frozen(&self, pool: &Pool<'_>) -> Result<Vec<LayerRef>> {
         let mut layers = self.record.layers.clone();
-        if !is_empty(self.head().path()).map_err(|error| self.failed(error))? {
-            layers.push(pool.freeze(self.head().path())?);
+        if let Some(head) = self.filled_head()? {
+            layers.push(pool.freeze(&head)?);
         }
         Ok(layers)
+    }
+
+    /// The head, unless it is empty.
+    pub fn filled_head(&self) -> Result<Option<PathBuf>> {
+        let head = self.head();
+        let empty = is_empty(head.path()).map_err(|error| self.failed(error))?;
+        Ok((!empty).then(|| head.path().to_owned()))
     }
 
     /// Whether there is nothing for [`Home::settle`] to do.
@@ -217,16 +224,55 @@ impl Home {
         Ok(())
     }
 
-    /// Stands on other layers from now on, with an empty head. Old or new, never a mixture.
+    /// Whether there is nothing for [`Home::flatten`] to do.
+    pub fn is_flat(&self) -> bool {
+        self.record.layers.is_empty()
+    }
+
+    /// Puts everything into the head, so that an instance can start from a copy of it.
+    pub fn flatten(&mut self) -> Result<()> {
+        let store = self.store.clone();
+        let pool = store.pool()?;
+        let mut all = self.layer_paths();
+        all.extend(self.filled_head()?);
+        self.replace(Vec::new(), |head| {
+            merge(&all, head).map_err(|error| self.failed(error))?;
+            pool.sync()
+        })
+        .and_then(|record| self.adopt(record))?;
+        drop(pool);
+        // Perhaps nobody else needs them, and nobody would look for them later.
+        store.collect().map_err(|error| self.failed(error))
+    }
+
+    /// Stands on other layers from now on, with an empty head.
     pub fn rebase(&mut self, layers: Vec<LayerRef>) -> Result<()> {
+        let record = self.replace(layers, |_| Ok(()))?;
+        self.adopt(record)
+    }
+
+    /// Other layers, and a head that `fill` fills. Old or new, never a mixture.
+    fn replace(
+        &self,
+        layers: Vec<LayerRef>,
+        fill: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<SessionRecord> {
         let record = SessionRecord {
             layers,
             head: self.record.head + 1,
             ..self.record.clone()
         };
-        let rebased = make_folder(&head_path(&self.path, record.head))
-            .and_then(|()| write_json(&self.path.join(RECORD), &record));
-        rebased.map_err(|error| self.failed(error))?;
+        let head = head_path(&self.path, record.head);
+        let failed = |error| self.failed(error);
+        // An attempt that failed may have left a part of it.
+        self.store.discard(&head).map_err(failed)?;
+        make_folder(&head).map_err(failed)?;
+        fill(&head)?;
+        write_json(&self.path.join(RECORD), &record).map_err(failed)?;
+        Ok(record)
+    }
+
+    fn adopt(&mut self, record: SessionRecord) -> Result<()> {
         self.record = record;
         self.tidy().map_err(|error| self.failed(error))
     }

@@ -9,8 +9,19 @@ use super::fake::{Fake, agent, checkpoint, session, words};
 use crate::{Error, Request, Sandbox, Session, SessionConfig};
 
 async fn fixture(durable: bool) -> (TempDir, Arc<Fake>, Sandbox, Session) {
+    fixture_on(Fake::default(), durable).await
+}
+
+fn copying() -> Fake {
+    Fake {
+        copies: true,
+        ..Fake::default()
+    }
+}
+
+async fn fixture_on(fake: Fake, durable: bool) -> (TempDir, Arc<Fake>, Sandbox, Session) {
     let folder = tempfile::tempdir().expect("folder");
-    let fake = Arc::new(Fake::default());
+    let fake = Arc::new(fake);
     let mut builder = Sandbox::builder(fake.clone());
     if durable {
         builder = builder.state_dir(folder.path());
@@ -45,8 +56,13 @@ fn layers(folder: &TempDir) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn a_state_is_saved_restored_and_forked() {
-    for durable in [true, false] {
-        let (_folder, fake, sandbox, original) = fixture(durable).await;
+    for (durable, fake) in [
+        (true, Fake::default()),
+        (false, Fake::default()),
+        (true, copying()),
+        (false, copying()),
+    ] {
+        let (_folder, fake, sandbox, original) = fixture_on(fake, durable).await;
         original.run(words("write a one")).await.expect("report");
         let saved = original
             .save_state(&checkpoint("first"))
@@ -100,7 +116,12 @@ async fn a_state_is_saved_restored_and_forked() {
 
 #[tokio::test]
 async fn a_saved_state_outlives_changes_and_processes() {
-    let (folder, fake, sandbox, original) = fixture(true).await;
+    outlives_changes_and_processes(Fake::default()).await;
+    outlives_changes_and_processes(copying()).await;
+}
+
+async fn outlives_changes_and_processes(fake: Fake) {
+    let (folder, fake, sandbox, original) = fixture_on(fake, true).await;
     original.run(words("write a one")).await.expect("report");
     original.save_state(&checkpoint("c")).await.expect("saved");
     original.run(words("rm a")).await.expect("report");

@@ -23,7 +23,19 @@ impl Machine {
     }
 
     fn process(&self) -> (Arc<Fake>, Sandbox) {
-        let fake = Arc::new(Fake::default());
+        self.process_on(Fake::default())
+    }
+
+    /// One whose instances start from a copy of their files.
+    fn copying_process(&self) -> (Arc<Fake>, Sandbox) {
+        self.process_on(Fake {
+            copies: true,
+            ..Fake::default()
+        })
+    }
+
+    fn process_on(&self, fake: Fake) -> (Arc<Fake>, Sandbox) {
+        let fake = Arc::new(fake);
         let state = self.folder.path().join("state");
         let sandbox = Sandbox::builder(fake.clone())
             .state_dir(state)
@@ -107,6 +119,49 @@ async fn files_outlive_the_process() {
 }
 
 #[tokio::test]
+async fn a_session_moves_between_stacked_and_copied_files() {
+    let machine = Machine::new();
+    let (_, sandbox) = machine.process();
+    let created = create(&sandbox, "s").await;
+    created.run(words("write a 0")).await.expect("report");
+    created.run(words("write kept 0")).await.expect("report");
+    drop((created, sandbox));
+    for round in 1..7 {
+        // Twice each: with and without layers from before.
+        let (fake, sandbox) = match round % 4 {
+            0 | 1 => machine.copying_process(),
+            _ => machine.process(),
+        };
+        let opened = sandbox.open_session(&agent(), &session("s")).await;
+        let opened = opened.expect("session");
+        let before = (round - 1).to_string();
+        assert_eq!(read(&opened, "a").await, Some(before.clone()));
+        assert_eq!(read(&opened, "kept").await.as_deref(), Some("0"));
+        assert_eq!(read(&opened, &format!("only-{}", round - 2)).await, None);
+        for command in [
+            format!("write a {round}"),
+            format!("write only-{round} x"),
+            format!("rm only-{before}"),
+        ] {
+            opened.run(words(&command)).await.expect("report");
+        }
+        if fake.copies {
+            assert_eq!(sandbox.list_sessions().expect("list")[0].layers, 0);
+            assert_eq!(machine.entries("layers"), 0, "nobody needs them any more");
+        }
+        opened.run(words("die")).await.expect_err("lost");
+        assert_eq!(read(&opened, "a").await, Some(round.to_string()));
+        assert_eq!(read(&opened, &format!("only-{before}")).await, None);
+    }
+    let (_, sandbox) = machine.copying_process();
+    let opened = sandbox.open_session(&agent(), &session("s")).await;
+    opened.expect("session").destroy().await.expect("destroyed");
+    for folder in ["sessions", "layers", "staging", "trash"] {
+        assert_eq!(machine.entries(folder), 0, "{folder}");
+    }
+}
+
+#[tokio::test]
 async fn a_lost_instance_is_replaced_with_the_files_as_they_were_last_saved() {
     let machine = Machine::new();
     let (fake, sandbox) = machine.process();
@@ -172,6 +227,13 @@ async fn the_disk_limit_counts_what_is_there_already() {
     let disk = lock(&fake.plans)[0].limits().disk_bytes;
     assert!(disk.asked);
     assert!(disk.value <= 11 << 20 && disk.value > 10 << 20, "{disk:?}");
+    drop((opened, sandbox));
+
+    let (fake, sandbox) = machine.copying_process();
+    let opened = sandbox.open_session(&agent(), &session("s")).await;
+    read(&opened.expect("session"), "nothing").await;
+    let disk = lock(&fake.plans)[0].limits().disk_bytes;
+    assert_eq!(disk.value, 16 << 20, "the copy counts on the disk itself");
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,8 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub struct Fake {
+    /// Whether it starts from a copy of everything, and saves everything.
+    pub copies: bool,
     pub refuse_to_start: AtomicBool,
     /// Holds back every start until it is told.
     pub gate: Mutex<Option<Arc<Notify>>>,
@@ -49,7 +51,12 @@ impl Backend for Fake {
         Controls(Control::ALL.into_iter().map(state).collect())
     }
 
+    fn copies_layers(&self) -> bool {
+        self.copies
+    }
+
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        assert!(!self.copies || plan.layers().len() < 2);
         let gate = lock(&self.gate).clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -62,6 +69,7 @@ impl Backend for Fake {
         }
         let folder = tempfile::tempdir().map_err(|error| Error::io("fake", error))?;
         let instance = FakeInstance {
+            copied: self.copies,
             layers: plan.layers().to_vec(),
             ended: Notify::new(),
             dead: AtomicBool::new(false),
@@ -84,6 +92,7 @@ impl Backend for Fake {
 #[derive(Debug)]
 struct FakeInstance {
     folder: TempDir,
+    copied: bool,
     layers: Vec<PathBuf>,
     ended: Notify,
     dead: AtomicBool,
@@ -246,7 +255,8 @@ impl Instance for FakeInstance {
             .collect())
     }
 
-    /// Everything there is, and a mark for every name of the layers that is not there any more.
+    /// Everything there is, and a mark for every name of the layers that is not there any more,
+    /// unless they were copied.
     async fn save(&self, into: &Path) -> Result<()> {
         if self.dead.load(Ordering::SeqCst) {
             return Err(Error::InstanceLost("it was ended".into()));
@@ -257,11 +267,11 @@ impl Instance for FakeInstance {
             copy_folder(&self.workspace(), &all)?;
             for entry in fs::read_dir(self.folder.path().join("merged"))? {
                 let name = all.join(entry?.file_name());
-                if !name.exists() {
+                if !self.copied && !name.exists() {
                     mknodat(CWD, &name, FileType::CharacterDevice, Mode::empty(), 0)?;
                 }
             }
-            mirror(File::open(&all)?.as_fd(), into, true, u64::MAX)
+            mirror(File::open(&all)?.as_fd(), into, !self.copied, u64::MAX)
         };
         save().map(|_| ()).map_err(|error| Error::io("fake", error))
     }
