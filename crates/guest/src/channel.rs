@@ -52,15 +52,20 @@ impl Channel {
 
     /// Bytes for a channel; the caller has asked [`Channel::room`] before.
     pub fn send_data(&mut self, channel: u32, bytes: &[u8]) {
+        let credit = self.credit.entry(channel).or_insert(WINDOW);
         for piece in bytes.chunks(MAX_DATA) {
             brig_wire::encode_into(&mut self.outgoing, Kind::Data, channel, piece);
+            *credit = credit.saturating_sub(brig_wire::cost(piece.len()));
         }
-        let credit = self.credit.entry(channel).or_insert(WINDOW);
-        *credit = credit.saturating_sub(bytes.len() as u32);
     }
 
     pub fn send_end(&mut self, channel: u32) {
         brig_wire::encode_into(&mut self.outgoing, Kind::End, channel, &[]);
+        self.forget(channel);
+    }
+
+    /// Nothing more will be sent on a channel.
+    pub fn forget(&mut self, channel: u32) {
         self.credit.remove(&channel);
     }
 
@@ -75,12 +80,17 @@ impl Channel {
 
     /// How many bytes may be sent on a channel now.
     pub fn room(&self, channel: u32) -> usize {
-        self.credit.get(&channel).copied().unwrap_or(WINDOW) as usize
+        match self.credit.get(&channel).copied().unwrap_or(WINDOW) {
+            credit if credit < brig_wire::cost(1) => 0,
+            credit => credit as usize,
+        }
     }
 
     pub fn credited(&mut self, channel: u32, amount: u32) {
-        let credit = self.credit.entry(channel).or_insert(WINDOW);
-        *credit = credit.saturating_add(amount);
+        // What comes after the end of a channel is for nobody.
+        if let Some(credit) = self.credit.get_mut(&channel) {
+            *credit = credit.saturating_add(amount);
+        }
     }
 
     /// Writes what the socket takes.
@@ -88,7 +98,14 @@ impl Channel {
         while self.has_outgoing() {
             match rustix::io::write(&self.stream, &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    // With a slow reader it may never be empty: what was sent must not pile up.
+                    if self.sent > MAX_DATA {
+                        self.outgoing.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Ok(());
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -147,5 +164,26 @@ impl Channel {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_reader_does_not_make_sent_bytes_pile_up() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut channel = Channel::new(ours.into()).unwrap();
+        let mut piece = vec![0; 32 * 1024];
+        channel.send_data(1, &vec![7; 1024 * 1024]);
+        channel.flush().unwrap();
+        for _ in 0..1000 {
+            channel.send_data(1, &piece);
+            channel.flush().unwrap();
+            assert!(channel.has_outgoing(), "the reader is not slow");
+            std::io::Read::read_exact(&mut &theirs, &mut piece).unwrap();
+        }
+        assert!(channel.outgoing.len() < 8 * 1024 * 1024);
     }
 }

@@ -11,9 +11,6 @@ use crate::{Failure, Step};
 /// The guest's own folder.
 pub const RUN: &str = "/run/brig";
 
-/// How many names one message of a listing carries.
-pub const LISTING_PART: usize = 512;
-
 pub fn open_base(base: Base, workspace: &str) -> Result<OwnedFd, Failure> {
     let path = match base {
         Base::Workspace => workspace,

@@ -107,10 +107,9 @@ impl Guest {
             self.channel.as_fd(),
             PollFlags::IN | outgoing,
         )];
-        let mut hurry = self
-            .downloads
-            .iter()
-            .any(|d| self.channel.room(d.channel) > 0);
+        let takes_more = self.channel.backlog() < BACKLOG;
+        let room_for = |download: &Download| self.channel.room(download.channel) > 0;
+        let mut hurry = takes_more && self.downloads.iter().any(room_for);
         for (index, task) in self.tasks.iter().enumerate() {
             if !task.ended() {
                 what.push(Ready::Ended(index));
@@ -123,7 +122,7 @@ impl Guest {
             for (number, stream) in task.streams.iter().enumerate() {
                 if let Some(source) = &stream.source
                     && stream.wants(&self.channel)
-                    && self.channel.backlog() < BACKLOG
+                    && takes_more
                 {
                     what.push(Ready::Output(index, number));
                     fds.push(PollFd::new(source, PollFlags::IN));
@@ -191,10 +190,13 @@ impl Guest {
         match message {
             ToGuest::Hello(_) => {}
             ToGuest::Spawn(spawn) => {
-                let id = spawn.id;
+                let (id, scratch) = (spawn.id, spawn.scratch.clone());
                 match Task::start(&self.hello.confine, self.hello.setup.as_ref(), *spawn) {
                     Ok(task) => self.tasks.push(task),
                     Err(failure) => {
+                        if let Some(scratch) = scratch {
+                            files::remove_scratch(&scratch);
+                        }
                         let errno = failure.errno();
                         let step = failure.step;
                         self.channel
@@ -202,7 +204,13 @@ impl Guest {
                     }
                 }
             }
-            ToGuest::Kill { id } => self.with(id, |task| task.kill()),
+            ToGuest::Kill { id } => {
+                self.with(id, |task| task.kill());
+                self.uploads.retain(|_, upload| upload.id != id);
+                for ended in self.downloads.extract_if(.., |download| download.id == id) {
+                    self.channel.forget(ended.channel);
+                }
+            }
             ToGuest::Signal { id, signal } => self.with(id, |task| task.signal(signal)),
             ToGuest::Resize { id, rows, columns } => {
                 self.with(id, |task| task.resize(rows, columns));
@@ -256,7 +264,7 @@ impl Guest {
 
     fn listing(&mut self, id: u32, entries: Vec<brig_wire::Entry>) {
         let parts: Vec<_> = entries
-            .chunks(files::LISTING_PART)
+            .chunks(brig_wire::LISTING_PART)
             .map(<[_]>::to_vec)
             .collect();
         let count = parts.len();
@@ -328,6 +336,7 @@ impl Guest {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(error) => {
                     let (id, errno) = (download.id, error.raw_os_error());
+                    self.channel.forget(download.channel);
                     self.channel.send(&FromGuest::Failed {
                         id,
                         step: "read".into(),

@@ -81,9 +81,12 @@ pub struct Stdin {
     pub channel: u32,
     pub sink: Option<OwnedFd>,
     pending: VecDeque<u8>,
+    last: Option<u8>,
     ended: bool,
     terminal: bool,
 }
+
+const CTRL_D: u8 = 4;
 
 impl Stdin {
     pub fn wants(&self) -> bool {
@@ -96,10 +99,18 @@ impl Stdin {
             return;
         }
         self.pending.extend(bytes);
+        self.last = bytes.last().copied().or(self.last);
         self.pump(channel);
     }
 
     pub fn end(&mut self, channel: &mut Channel) {
+        if self.terminal && !self.ended {
+            // A terminal has no other way to say that there is no more. In the middle of a line
+            // the first one only ends the line.
+            let whole_lines = matches!(self.last, None | Some(b'\n'));
+            let count = if whole_lines { 1 } else { 2 };
+            self.pending.extend(std::iter::repeat_n(CTRL_D, count));
+        }
         self.ended = true;
         self.pump(channel);
     }
@@ -125,12 +136,6 @@ impl Stdin {
             }
         }
         if self.ended && self.pending.is_empty() {
-            if self.terminal
-                && let Some(sink) = &self.sink
-            {
-                // Ctrl-D, since a terminal has no other way to say that there is no more.
-                let _ = rustix::io::write(sink, &[4]);
-            }
             self.sink = None;
         }
     }
@@ -173,6 +178,7 @@ impl Task {
                 channel,
                 sink: Some(sink),
                 pending: VecDeque::new(),
+                last: None,
                 ended: false,
                 terminal: ends.terminal.is_some(),
             }),

@@ -10,6 +10,13 @@ pub const MAX_CONTROL: usize = 1024 * 1024;
 /// How many bytes may be on their way on one channel before the receiver grants more.
 pub const WINDOW: u32 = 256 * 1024;
 
+/// What a data frame to Brig takes of the window. A small one takes more than it holds, because
+/// keeping it does too.
+pub fn cost(length: usize) -> u32 {
+    const LEAST: usize = 512;
+    length.max(LEAST) as u32
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

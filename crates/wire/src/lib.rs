@@ -8,9 +8,10 @@ mod frame;
 mod message;
 
 pub use frame::{
-    Decoder, Frame, FrameError, HEADER, Kind, MAX_CONTROL, MAX_DATA, WINDOW, encode, encode_into,
+    Decoder, Frame, FrameError, HEADER, Kind, MAX_CONTROL, MAX_DATA, WINDOW, cost, encode,
+    encode_into,
 };
 pub use message::{
-    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, MessageError, Rlimit, Setup, Source,
-    Spawn, Step, ToGuest, VERSION, from_bytes, to_bytes,
+    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, LISTING_PART, MessageError, Rlimit,
+    Setup, Source, Spawn, Step, ToGuest, VERSION, from_bytes, to_bytes,
 };

@@ -8,6 +8,9 @@ use crate::MAX_CONTROL;
 /// Both sides must speak the same version; the guest is embedded, so they always do.
 pub const VERSION: u16 = 1;
 
+/// The most names that one [`FromGuest::Listing`] carries.
+pub const LISTING_PART: usize = 512;
+
 #[derive(Debug, Error)]
 pub enum MessageError {
     #[error("malformed message")]
@@ -38,7 +41,7 @@ pub enum ToGuest {
     /// Always the first message.
     Hello(Box<Hello>),
     Spawn(Box<Spawn>),
-    /// End the whole tree of an execution at once.
+    /// End the whole tree of an execution, or a transfer, at once.
     Kill {
         id: u32,
     },

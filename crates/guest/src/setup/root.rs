@@ -194,7 +194,8 @@ impl<'a> Builder<'a> {
     fn pts(&self) -> Result<(), Failure> {
         let context =
             rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC).step("open devpts")?;
-        for (key, value) in [("ptmxmode", "0666"), ("mode", "0600")] {
+        // The kernel has one count of terminals for the whole machine.
+        for (key, value) in [("ptmxmode", "0666"), ("mode", "0600"), ("max", "256")] {
             rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
                 .step(format!("set devpts {key}"))?;
         }

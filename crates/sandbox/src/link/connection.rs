@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 
 use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
-use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
+use super::inbox::{self, Inbox, Incoming, Outbox};
 use super::outgoing::Outgoing;
 use crate::{Error, Result};
 
@@ -25,22 +25,12 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// What comes back for one request.
-#[derive(Debug)]
-pub enum Incoming {
-    Message(FromGuest),
-    Data { channel: u32, bytes: Bytes },
-    End { channel: u32 },
-}
-
-pub type Inbox = mpsc::UnboundedReceiver<Incoming>;
-
-/// Where the frames of the guest go. Bounded by what was granted: a guest that sends more than
-/// that breaks the protocol and is cut off.
+/// Where the frames of the guest go. Bounded by what was granted and by what one request may have
+/// waiting: a guest that sends more than that breaks the protocol and is cut off.
 #[derive(Debug, Default)]
 struct Routes {
     /// By request id; 0 is the greeting.
-    requests: HashMap<u32, mpsc::UnboundedSender<Incoming>>,
+    requests: HashMap<u32, Outbox>,
     /// Request and remaining credit, by channel that the guest sends on.
     receiving: HashMap<u32, (u32, u32)>,
     /// What the guest takes, by channel that we send on.
@@ -90,8 +80,8 @@ impl Connection {
             outgoing: Outgoing::new(stream.to_guest),
             next: AtomicU32::new(1),
         });
-        let (sender, greeting) = mpsc::unbounded_channel();
-        shared.routes().requests.insert(0, sender);
+        let (outbox, greeting) = inbox::pair();
+        shared.routes().requests.insert(0, outbox);
         let reader = tokio::spawn(read(stream.from_guest, Arc::clone(&shared))).abort_handle();
         let sending = Arc::clone(&shared);
         let writer = tokio::spawn(async move { sending.outgoing.drain().await }).abort_handle();
@@ -105,7 +95,9 @@ impl Connection {
 
     /// The guest's first message.
     pub async fn greeting(&self) -> Result<FromGuest> {
-        match self.greeting.lock().await.recv().await {
+        let greeting = self.greeting.lock().await.recv().await;
+        self.shared.routes().requests.remove(&0);
+        match greeting {
             Some(Incoming::Message(message)) => Ok(message),
             _ => Err(self.lost()),
         }
@@ -130,22 +122,27 @@ impl Connection {
         self.shared.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens the way back for a request and the channels that the guest may send on for it.
-    pub fn open(&self, id: u32, channels: &[u32]) -> Result<(Inbox, Route)> {
-        let (sender, inbox) = mpsc::unbounded_channel();
+    /// Opens the way back for a request, and the channels that the guest may send on for it and
+    /// those that we do.
+    pub fn open(&self, id: u32, receiving: &[u32], sending: &[u32]) -> Result<(Inbox, Route)> {
+        let (outbox, inbox) = inbox::pair();
         let mut routes = self.shared.routes();
         if routes.closed.is_some() {
             drop(routes);
             return Err(self.lost());
         }
-        routes.requests.insert(id, sender);
-        for channel in channels {
+        routes.requests.insert(id, outbox);
+        for channel in receiving {
             routes.receiving.insert(*channel, (id, WINDOW));
+        }
+        for channel in sending {
+            routes.sending.insert(*channel, WINDOW);
         }
         let route = Route {
             shared: Arc::clone(&self.shared),
             id,
-            channels: channels.to_vec(),
+            channels: [receiving, sending].concat(),
+            answered: false,
         };
         Ok((inbox, route))
     }
@@ -163,9 +160,7 @@ impl Connection {
         while !bytes.is_empty() {
             let room = self.wait_for_credit(channel).await?;
             let (now, rest) = bytes.split_at(bytes.len().min(room).min(MAX_DATA));
-            {
-                let mut routes = self.shared.routes();
-                let credit = routes.sending.entry(channel).or_insert(WINDOW);
+            if let Some(credit) = self.shared.routes().sending.get_mut(&channel) {
                 *credit = credit.saturating_sub(now.len() as u32);
             }
             self.write(&brig_wire::encode(Kind::Data, channel, now))?;
@@ -179,10 +174,12 @@ impl Connection {
         self.write(&brig_wire::encode(Kind::End, channel, &[]))
     }
 
-    /// Lets the guest send this many bytes more.
-    pub fn grant(&self, channel: u32, amount: u32) -> Result<()> {
-        if let Some((_, credit)) = self.shared.routes().receiving.get_mut(&channel) {
-            *credit = credit.saturating_add(amount);
+    /// Lets the guest send as much again as a data frame with this many bytes took.
+    pub fn grant(&self, channel: u32, length: usize) -> Result<()> {
+        let amount = brig_wire::cost(length);
+        match self.shared.routes().receiving.get_mut(&channel) {
+            Some((_, credit)) => *credit = credit.saturating_add(amount),
+            None => return Ok(()),
         }
         self.write(&brig_wire::encode(
             Kind::Credit,
@@ -195,14 +192,15 @@ impl Connection {
         loop {
             let came = self.shared.credit_came.notified();
             {
-                let mut routes = self.shared.routes();
+                let routes = self.shared.routes();
                 if routes.closed.is_some() {
                     drop(routes);
                     return Err(self.lost());
                 }
-                let credit = *routes.sending.entry(channel).or_insert(WINDOW);
-                if credit > 0 {
-                    return Ok(credit as usize);
+                match routes.sending.get(&channel) {
+                    Some(0) => {}
+                    Some(credit) => return Ok(*credit as usize),
+                    None => return Err(Error::Protocol("data on a closed channel".into())),
                 }
             }
             came.await;
@@ -214,11 +212,19 @@ impl Connection {
     }
 }
 
-/// Keeps the way back open; closes it when dropped.
+/// Keeps the way back open. Dropped before there was an answer, it ends what was asked for.
 pub struct Route {
     shared: Arc<Shared>,
     id: u32,
     channels: Vec<u32>,
+    answered: bool,
+}
+
+impl Route {
+    /// The guest has told the end of it.
+    pub fn answered(&mut self) {
+        self.answered = true;
+    }
 }
 
 impl std::fmt::Debug for Route {
@@ -236,6 +242,14 @@ impl Drop for Route {
         for channel in &self.channels {
             routes.receiving.remove(channel);
             routes.sending.remove(channel);
+        }
+        drop(routes);
+        if !self.answered
+            && let Ok(bytes) = brig_wire::to_bytes(&ToGuest::Kill { id: self.id })
+        {
+            let frame = brig_wire::encode(Kind::Control, 0, &bytes);
+            // Fails only if the guest is gone, and everything with it.
+            let _ = self.shared.outgoing.push(&frame);
         }
     }
 }
@@ -270,19 +284,21 @@ async fn sort(stream: &mut (dyn AsyncRead + Send + Unpin), shared: &Shared) -> R
 fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
     let mut routes = shared.routes();
     let routes = &mut *routes;
+    let length = frame.payload.len();
     let (id, incoming) = match frame.kind {
         Kind::Control => {
             let message: FromGuest =
                 brig_wire::from_bytes(&frame.payload).map_err(|error| error.to_string())?;
             (request_of(&message), Incoming::Message(message))
         }
+        Kind::Data if length == 0 => return Err("the guest sent an empty frame".into()),
         Kind::Data => {
             let Some((id, credit)) = routes.receiving.get_mut(&frame.channel) else {
                 // Its execution is over for us; what was still on its way is of no use.
                 return Ok(());
             };
             *credit = credit
-                .checked_sub(frame.payload.len() as u32)
+                .checked_sub(brig_wire::cost(length))
                 .ok_or("the guest sent more than it may")?;
             (
                 *id,
@@ -293,15 +309,10 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
             )
         }
         Kind::End => {
-            let Some((id, _)) = routes.receiving.get(&frame.channel) else {
+            let Some((id, _)) = routes.receiving.remove(&frame.channel) else {
                 return Ok(());
             };
-            (
-                *id,
-                Incoming::End {
-                    channel: frame.channel,
-                },
-            )
+            (id, Incoming::End)
         }
         Kind::Credit => {
             if let (Some(amount), Some(credit)) =
@@ -313,11 +324,10 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
             return Ok(());
         }
     };
-    if let Some(sender) = routes.requests.get(&id) {
-        // The receiver may have gone away just now.
-        let _ = sender.send(incoming);
+    match routes.requests.get(&id) {
+        Some(outbox) => outbox.put(incoming, length),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn request_of(message: &FromGuest) -> u32 {
@@ -330,3 +340,6 @@ fn request_of(message: &FromGuest) -> u32 {
         FromGuest::Exited(exit) => exit.id,
     }
 }
+
+#[cfg(test)]
+mod tests;

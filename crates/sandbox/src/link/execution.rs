@@ -1,18 +1,23 @@
 //! One execution through the guest.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use brig_wire::{Exit, FromGuest, Spawn, ToGuest};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
-use super::connection::{Connection, Incoming};
+use super::connection::Connection;
+use super::inbox::Incoming;
 use super::{Guard, GuestInstance, files};
 use crate::backend::{Event, ExecCommand, ExecIo, Permit};
 use crate::config::OutputOverflow;
 use crate::request::Work;
 use crate::{Error, ExecRequest, KillReason, Outcome, Output, Result, Usage};
+
+/// How long the guest may take to end an execution before it is ended itself.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The numbers of one execution on the wire.
 #[derive(Clone, Copy)]
@@ -36,7 +41,11 @@ pub async fn run<G: Guard>(
         stdout: connection.number(),
         stderr: connection.number(),
     };
-    let (mut inbox, _route) = connection.open(numbers.id, &[numbers.stdout, numbers.stderr])?;
+    let (mut inbox, mut route) = connection.open(
+        numbers.id,
+        &[numbers.stdout, numbers.stderr],
+        &[numbers.stdin],
+    )?;
     let spawn = prepare(instance, permit, request, numbers, io.stdin.is_some()).await?;
     let program = spawn.argv.first().cloned().unwrap_or_default();
     let terminal = spawn.terminal.is_some();
@@ -57,6 +66,7 @@ pub async fn run<G: Guard>(
         stdout: Output::default(),
         stderr: Output::default(),
         killed: None,
+        patience: None,
         waiting: Some((Event::Started, None)),
     };
 
@@ -72,38 +82,46 @@ pub async fn run<G: Guard>(
         tokio::select! {
             // A slow reader of events holds the program's output up, but nothing else.
             place = place_for(events.as_ref(), run.killed.is_some()), if run.waiting.is_some() => {
-                run.deliver(place)?;
+                run.deliver(place);
             }
             incoming = inbox.recv(), if run.waiting.is_none() => match incoming {
-                Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes)?,
-                Some(Incoming::End { .. }) => {}
+                Some(Incoming::Data { channel, bytes }) => run.output(channel, bytes),
+                Some(Incoming::End) => {}
                 Some(Incoming::Message(FromGuest::Exited(exit))) => break exit,
                 Some(Incoming::Message(FromGuest::SpawnFailed { step, errno, .. })) => {
+                    route.answered();
                     return Err(cannot_run(program, &step, errno));
                 }
-                Some(Incoming::Message(other)) => {
-                    return Err(instance.lost(Error::Protocol(format!("unexpected {other:?}"))));
+                Some(other) => {
+                    let problem = format!("unexpected answer: {}", other.name());
+                    return Err(instance.lost(Error::Protocol(problem)));
                 }
                 None => return run.lost(instance, begun),
             },
             command = commands.recv(), if listening => match command {
-                Some(ExecCommand::Kill(reason)) => run.kill(reason)?,
+                Some(ExecCommand::Kill(reason)) => run.kill(reason),
                 Some(ExecCommand::Signal(signal)) => {
-                    connection.send(&ToGuest::Signal { id: numbers.id, signal })?;
+                    run.tell(&ToGuest::Signal { id: numbers.id, signal });
                 }
                 Some(ExecCommand::Resize(size)) => {
                     let (rows, columns) = (size.rows, size.columns);
-                    connection.send(&ToGuest::Resize { id: numbers.id, rows, columns })?;
+                    run.tell(&ToGuest::Resize { id: numbers.id, rows, columns });
                 }
                 None => listening = false,
             },
             () = &mut feed, if !fed => fed = true,
             reason = &mut breach, if guarded => {
                 guarded = false;
-                run.kill(reason)?;
+                run.kill(reason);
+            }
+            () = sleep_until(run.patience.unwrap_or_else(Instant::now)), if run.patience.is_some() => {
+                // The guest was told and did not obey.
+                run.patience = None;
+                instance.guard.kill();
             }
         }
     };
+    route.answered();
     Ok(run.outcome(instance, exit, begun))
 }
 
@@ -206,8 +224,10 @@ struct Running<'a> {
     stdout: Output,
     stderr: Output,
     killed: Option<KillReason>,
+    /// Until when the guest may take to end what it was told to end.
+    patience: Option<Instant>,
     /// An event on its way to the reader, and the channel and length that it keeps taken.
-    waiting: Option<(Event, Option<(u32, u32)>)>,
+    waiting: Option<(Event, Option<(u32, usize)>)>,
 }
 
 /// Resolves when an event can be handed over; `None`: there is nobody to hand it to. The end of
@@ -226,31 +246,37 @@ async fn place_for(
 impl Running<'_> {
     /// Hands the waiting event over, or drops it where nobody listens any more, and lets the guest
     /// send as much again.
-    fn deliver(&mut self, place: Option<mpsc::Permit<'_, Event>>) -> Result<()> {
+    fn deliver(&mut self, place: Option<mpsc::Permit<'_, Event>>) {
         let Some((event, taken)) = self.waiting.take() else {
-            return Ok(());
+            return;
         };
         match place {
             Some(place) => place.send(event),
             None if self.killed.is_some() => {}
             None => self.events = None,
         }
-        match taken {
-            Some((channel, length)) => self.connection.grant(channel, length),
-            None => Ok(()),
+        if let Some((channel, length)) = taken {
+            // As in `tell`.
+            let _ = self.connection.grant(channel, length);
         }
     }
 
-    fn kill(&mut self, reason: KillReason) -> Result<()> {
+    /// Fails only when the guest is gone, which is noticed where its answers are read.
+    fn tell(&self, message: &ToGuest) {
+        let _ = self.connection.send(message);
+    }
+
+    fn kill(&mut self, reason: KillReason) {
         if self.killed.is_none() {
             self.killed = Some(reason);
+            self.patience = Some(Instant::now() + GRACE);
         }
-        self.connection.send(&ToGuest::Kill {
+        self.tell(&ToGuest::Kill {
             id: self.numbers.id,
-        })
+        });
     }
 
-    fn output(&mut self, channel: u32, bytes: Bytes) -> Result<()> {
+    fn output(&mut self, channel: u32, bytes: Bytes) {
         let is_stdout = channel == self.numbers.stdout;
         let output = if is_stdout {
             &mut self.stdout
@@ -263,7 +289,7 @@ impl Running<'_> {
             .bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
         let overflow = output.total > self.limit && self.kill_on_overflow;
-        let taken = Some((channel, bytes.len() as u32));
+        let taken = Some((channel, bytes.len()));
         // The byte that shows an overflow is not for the reader.
         let shown = if overflow { room } else { bytes.len() };
         let bytes = bytes.slice(..bytes.len().min(shown));
@@ -275,9 +301,8 @@ impl Running<'_> {
         self.waiting = Some((event, taken));
         if overflow {
             let limit_bytes = self.limit;
-            self.kill(KillReason::Output { limit_bytes })?;
+            self.kill(KillReason::Output { limit_bytes });
         }
-        Ok(())
     }
 
     fn outcome<G: Guard>(
@@ -311,7 +336,7 @@ impl Running<'_> {
             duration: begun.elapsed(),
             killed,
             usage: Usage {
-                cpu: std::time::Duration::from_micros(exit.cpu_microseconds),
+                cpu: Duration::from_micros(exit.cpu_microseconds),
                 peak_memory_bytes: peak,
             },
         }
@@ -333,7 +358,7 @@ impl Running<'_> {
             duration: begun.elapsed(),
             killed: Some(killed),
             usage: Usage {
-                cpu: std::time::Duration::ZERO,
+                cpu: Duration::ZERO,
                 peak_memory_bytes: instance.guard.peak_memory().unwrap_or(0),
             },
         })

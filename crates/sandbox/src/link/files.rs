@@ -3,7 +3,8 @@
 use brig_wire::{Base, EntryKind, FromGuest, ToGuest};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::connection::{Connection, Incoming};
+use super::connection::Connection;
+use super::inbox::Incoming;
 use crate::backend::{FileEntry, FileKind};
 use crate::{Error, Result};
 
@@ -18,7 +19,7 @@ pub async fn put(
     content: &mut (dyn AsyncRead + Send + Unpin),
 ) -> Result<u64> {
     let (id, channel) = (connection.number(), connection.number());
-    let (mut inbox, _route) = connection.open(id, &[])?;
+    let (mut inbox, mut route) = connection.open(id, &[], &[channel])?;
     connection.send(&ToGuest::Put {
         id,
         base,
@@ -27,16 +28,16 @@ pub async fn put(
         channel,
     })?;
     let mut buffer = vec![0; brig_wire::MAX_DATA];
-    let read = loop {
+    loop {
         match content.read(&mut buffer).await {
-            Ok(0) => break Ok(()),
+            Ok(0) => break,
             Ok(count) => connection.send_data(channel, &buffer[..count]).await?,
-            Err(error) => break Err(Error::io(format!("read the content for {path}"), error)),
+            Err(error) => return Err(Error::io(format!("read the content for {path}"), error)),
         }
-    };
+    }
     connection.send_end(channel)?;
     let answer = inbox.recv().await;
-    read?;
+    route.answered();
     match answer {
         Some(Incoming::Message(FromGuest::Done { bytes, .. })) => Ok(bytes),
         other => Err(failed(connection, path, other)),
@@ -49,7 +50,7 @@ pub async fn get(
     into: &mut (dyn AsyncWrite + Send + Unpin),
 ) -> Result<u64> {
     let (id, channel) = (connection.number(), connection.number());
-    let (mut inbox, _route) = connection.open(id, &[channel])?;
+    let (mut inbox, mut route) = connection.open(id, &[channel], &[])?;
     connection.send(&ToGuest::Get {
         id,
         path: path.into(),
@@ -63,10 +64,11 @@ pub async fn get(
                 into.write_all(&bytes)
                     .await
                     .map_err(|error| Error::io(format!("write the content of {path}"), error))?;
-                connection.grant(channel, bytes.len() as u32)?;
+                connection.grant(channel, bytes.len())?;
             }
-            Some(Incoming::End { .. }) => {}
+            Some(Incoming::End) => {}
             Some(Incoming::Message(FromGuest::Done { bytes, .. })) if bytes == received => {
+                route.answered();
                 into.flush()
                     .await
                     .map_err(|error| Error::io(format!("write the content of {path}"), error))?;
@@ -79,7 +81,7 @@ pub async fn get(
 
 pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>> {
     let id = connection.number();
-    let (mut inbox, _route) = connection.open(id, &[])?;
+    let (mut inbox, mut route) = connection.open(id, &[], &[])?;
     connection.send(&ToGuest::List {
         id,
         path: path.into(),
@@ -87,7 +89,9 @@ pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>>
     let mut found = Vec::new();
     loop {
         match inbox.recv().await {
-            Some(Incoming::Message(FromGuest::Listing { entries, last, .. })) => {
+            Some(Incoming::Message(FromGuest::Listing { entries, last, .. }))
+                if last || !entries.is_empty() =>
+            {
                 found.extend(entries.into_iter().map(entry));
                 if found.len() > MAX_ENTRIES {
                     return Err(Error::File {
@@ -96,6 +100,7 @@ pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>>
                     });
                 }
                 if last {
+                    route.answered();
                     return Ok(found);
                 }
             }
@@ -133,6 +138,6 @@ fn failed(connection: &Connection, path: &str, answer: Option<Incoming>) -> Erro
             Error::File { path, problem }
         }
         None => connection.lost(),
-        Some(other) => Error::Protocol(format!("unexpected answer {other:?}")),
+        Some(other) => Error::Protocol(format!("unexpected answer: {}", other.name())),
     }
 }

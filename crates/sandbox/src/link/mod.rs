@@ -4,20 +4,26 @@
 mod connection;
 mod execution;
 mod files;
+mod inbox;
 mod language;
 mod outgoing;
 
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_wire::{FromGuest, Hello, ToGuest};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 
 use crate::backend::{ExecIo, FileEntry, Permit};
 use crate::{Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
 
 pub use connection::{Connection, Stream};
 pub use language::Interpreters;
+
+/// How long a guest may take to build its place, on a machine however busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a backend does for its running guest.
 #[async_trait]
@@ -73,12 +79,16 @@ impl<G: Guard> GuestInstance<G> {
     ) -> Result<Self> {
         let workspace = hello.workspace.clone();
         let connection = Connection::start(stream);
-        let ready = async {
+        let ready = timeout(PATIENCE, async {
             connection.send(&ToGuest::Hello(Box::new(hello)))?;
             connection.greeting().await
-        };
+        });
         let failed = match ready.await {
-            Ok(FromGuest::Ready { .. }) => match guard.ready() {
+            Err(_) => Error::Setup {
+                step: "start the guest".into(),
+                problem: format!("no answer within {} seconds", PATIENCE.as_secs()),
+            },
+            Ok(Ok(FromGuest::Ready { .. })) => match guard.ready() {
                 Ok(()) => {
                     return Ok(Self {
                         guard,
@@ -91,15 +101,16 @@ impl<G: Guard> GuestInstance<G> {
                 }
                 Err(error) => error,
             },
-            Ok(FromGuest::SetupFailed { step, errno }) => Error::Setup {
+            Ok(Ok(FromGuest::SetupFailed { step, errno })) => Error::Setup {
                 step,
                 problem: std::io::Error::from_raw_os_error(errno).to_string(),
             },
-            Ok(other) => Error::Protocol(format!("unexpected greeting {other:?}")),
-            Err(error) => guard.start_failure().unwrap_or(error),
+            Ok(Ok(_)) => Error::Protocol("unexpected greeting".into()),
+            Ok(Err(error)) => guard.start_failure().unwrap_or(error),
         };
         guard.kill();
-        guard.release().await?;
+        // Why it did not start says more than what became of the rest.
+        let _ = guard.release().await;
         Err(failed)
     }
 

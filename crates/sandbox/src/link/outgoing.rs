@@ -84,7 +84,14 @@ impl State {
             self.waiting = waiting;
             match written {
                 Poll::Ready(count) => self.sent += count?,
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    // It may never be empty: what was sent must not pile up.
+                    if self.sent > brig_wire::MAX_DATA {
+                        self.waiting.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Poll::Pending;
+                }
             }
         }
         self.waiting.clear();

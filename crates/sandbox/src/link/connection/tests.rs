@@ -1,0 +1,154 @@
+//! The other end is a guest that misbehaves.
+
+use std::time::Duration;
+
+use brig_wire::{Entry, EntryKind, MAX_CONTROL, cost};
+use tokio::io::DuplexStream;
+use tokio::time::timeout;
+
+use super::*;
+
+fn connect() -> (Connection, DuplexStream) {
+    let (ours, guest) = tokio::io::duplex(64 * 1024);
+    let (from_guest, to_guest) = tokio::io::split(ours);
+    let connection = Connection::start(Stream {
+        from_guest: Box::new(from_guest),
+        to_guest: Box::new(to_guest),
+    });
+    (connection, guest)
+}
+
+fn message(message: &FromGuest) -> Vec<u8> {
+    brig_wire::encode(Kind::Control, 0, &brig_wire::to_bytes(message).unwrap())
+}
+
+/// Sends until it is cut off, up to `most` frames. Says whether it was.
+async fn flood(
+    connection: &Connection,
+    guest: &mut DuplexStream,
+    frame: &[u8],
+    most: usize,
+) -> bool {
+    use tokio::io::AsyncWriteExt;
+    for _ in 0..most {
+        // Nobody reads on once it was cut off.
+        let write = timeout(Duration::from_millis(100), guest.write_all(frame));
+        if !matches!(write.await, Ok(Ok(()))) {
+            break;
+        }
+    }
+    for _ in 0..100 {
+        if !connection.is_open() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    false
+}
+
+async fn next_message(guest: &mut DuplexStream) -> ToGuest {
+    use tokio::io::AsyncReadExt;
+    let mut decoder = Decoder::default();
+    let mut byte = [0];
+    loop {
+        if let Some(frame) = decoder.next_frame().unwrap() {
+            return brig_wire::from_bytes(&frame.payload).unwrap();
+        }
+        guest.read_exact(&mut byte).await.unwrap();
+        decoder.feed(&byte);
+    }
+}
+
+#[tokio::test]
+async fn messages_that_nobody_takes_end_the_connection() {
+    let (connection, mut guest) = connect();
+    let (_inbox, _route) = connection.open(7, &[], &[]).unwrap();
+    let failed = message(&FromGuest::Failed {
+        id: 7,
+        step: "x".repeat(MAX_CONTROL / 2),
+        errno: 1,
+    });
+    assert!(flood(&connection, &mut guest, &failed, 1000).await);
+}
+
+#[tokio::test]
+async fn greetings_after_the_first_go_nowhere() {
+    let (connection, mut guest) = connect();
+    let ready = message(&FromGuest::Ready { version: 1 });
+    assert!(!flood(&connection, &mut guest, &ready, 1).await);
+    connection.greeting().await.unwrap();
+    assert!(!flood(&connection, &mut guest, &ready, 1000).await);
+    assert!(connection.shared.routes().requests.is_empty());
+}
+
+#[tokio::test]
+async fn small_frames_are_counted_for_what_they_cost() {
+    let (connection, mut guest) = connect();
+    let (mut inbox, _route) = connection.open(7, &[9], &[]).unwrap();
+    let byte = brig_wire::encode(Kind::Data, 9, &[1]);
+    let fit = (WINDOW / cost(1)) as usize;
+    assert!(!flood(&connection, &mut guest, &byte, fit).await);
+    // As much again once it was taken.
+    for _ in 0..fit {
+        assert!(matches!(inbox.recv().await, Some(Incoming::Data { .. })));
+        connection.grant(9, 1).unwrap();
+    }
+    assert!(!flood(&connection, &mut guest, &byte, fit).await);
+    assert!(flood(&connection, &mut guest, &byte, 1).await);
+}
+
+#[tokio::test]
+async fn empty_frames_and_repeated_ends_do_not_pile_up() {
+    let (connection, mut guest) = connect();
+    let (mut inbox, _route) = connection.open(7, &[9], &[]).unwrap();
+    let end = brig_wire::encode(Kind::End, 9, &[]);
+    assert!(!flood(&connection, &mut guest, &end, 1000).await);
+    assert!(matches!(inbox.recv().await, Some(Incoming::End)));
+    assert!(
+        timeout(Duration::from_millis(50), inbox.recv())
+            .await
+            .is_err()
+    );
+
+    let (_inbox, _route) = connection.open(8, &[10], &[]).unwrap();
+    let empty = brig_wire::encode(Kind::Data, 10, &[]);
+    assert!(flood(&connection, &mut guest, &empty, 1).await);
+}
+
+#[tokio::test]
+async fn a_listing_that_cannot_be_ends_the_connection() {
+    for (count, length) in [(brig_wire::LISTING_PART + 1, 1), (1, 256)] {
+        let (connection, mut guest) = connect();
+        let (_inbox, _route) = connection.open(7, &[], &[]).unwrap();
+        let entry = |length| Entry {
+            name: vec![b'x'; length],
+            kind: EntryKind::File,
+            size: 0,
+            mode: 0,
+        };
+        let listing = |count, length| {
+            message(&FromGuest::Listing {
+                id: 7,
+                entries: vec![entry(length); count],
+                last: false,
+            })
+        };
+        let fine = listing(brig_wire::LISTING_PART, 255);
+        assert!(!flood(&connection, &mut guest, &fine, 1).await);
+        assert!(flood(&connection, &mut guest, &listing(count, length), 1).await);
+    }
+}
+
+/// A caller that stops waiting must not leave its program or its transfer behind.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_ended() {
+    let (connection, mut guest) = connect();
+    let (_, mut route) = connection.open(7, &[9], &[10]).unwrap();
+    route.answered();
+    drop(route);
+    let (_, route) = connection.open(8, &[11], &[12]).unwrap();
+    drop(route);
+    assert_eq!(next_message(&mut guest).await, ToGuest::Kill { id: 8 });
+    let routes = connection.shared.routes();
+    assert!(routes.receiving.is_empty() && routes.sending.is_empty());
+}
