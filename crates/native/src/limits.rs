@@ -228,6 +228,16 @@ fn writable(plan: &Plan) -> Vec<String> {
     paths
 }
 
+/// Open files per process: all processes of a sandbox together get no more than an eighth of what
+/// the machine has for everybody.
+fn descriptors(processes: u32) -> u64 {
+    let machine = std::fs::read_to_string("/proc/sys/fs/file-max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .unwrap_or(u64::MAX);
+    (machine / 8 / u64::from(processes.max(1))).clamp(256, 4096)
+}
+
 fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
     // The kernel's numbers, the same on every machine that Brig runs on.
     const FSIZE: u32 = 1;
@@ -248,7 +258,10 @@ fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
         // Not 0: that would still feed a crash to a helper of the host's where one is set up.
         (CORE, 1),
         (FSIZE, at_most(Resource::Fsize, limits.disk_bytes.value)),
-        (NOFILE, at_most(Resource::Nofile, 4096)),
+        (
+            NOFILE,
+            at_most(Resource::Nofile, descriptors(limits.processes.value)),
+        ),
         (SIGPENDING, at_most(Resource::Sigpending, 4096)),
         (MSGQUEUE, at_most(Resource::Msgqueue, 819_200)),
         (NICE, 0),
