@@ -84,18 +84,18 @@ pub fn find(plan: &Plan) -> Result<Found> {
         }
     }
     if let Some(given) = plan.python() {
-        given_python(&mut found, given)?;
+        given_python(&mut found, plan, given)?;
     } else if plan.rootfs().is_none()
         && found.interpreters.get(Language::Python).is_none()
-        && let Some(shimmed) = shimmed_python()
+        && let Some((program, prefix)) = shimmed_python()
     {
-        use_python(&mut found, shimmed.0.clone(), &shimmed.1);
+        use_python(&mut found, plan, program.clone(), prefix)?;
     }
     Ok(found)
 }
 
 /// An interpreter, or a virtual environment.
-fn given_python(found: &mut Found, given: &Path) -> Result<()> {
+fn given_python(found: &mut Found, plan: &Plan, given: &Path) -> Result<()> {
     let refuse = |problem: String| Error::NoInterpreter {
         language: "python",
         problem,
@@ -108,46 +108,49 @@ fn given_python(found: &mut Found, given: &Path) -> Result<()> {
     } else {
         given
     };
-    if !program.exists() {
-        return Err(refuse(format!("`{}` does not exist", program.display())));
-    }
-    let prefix = program
-        .parent()
-        .and_then(Path::parent)
-        .unwrap_or(Path::new("/"))
-        .to_owned();
+    let real = fs::canonicalize(&program)
+        .map_err(|error| refuse(format!("`{}`: {error}", program.display())))?;
+    let prefix = prefix_of(&program);
     let config = fs::read_to_string(prefix.join("pyvenv.cfg")).unwrap_or_default();
-    let base = config
+    let home = config
         .lines()
         .filter_map(|line| line.split_once('='))
-        .find_map(|(key, value)| (key.trim() == "home").then(|| PathBuf::from(value.trim())))
-        .and_then(|bin| bin.parent().map(Path::to_owned));
-    if base.is_some() {
-        found.virtual_env = Some(prefix.display().to_string());
-    }
-    use_python(found, program, &prefix);
-    if let Some(base) = base {
-        add_folder(found, &base);
-    }
-    Ok(())
+        .find_map(|(key, value)| (key.trim() == "home").then(|| PathBuf::from(value.trim())));
+    let Some(home) = home else {
+        // A link to an interpreter says nothing about the folder that the link lies in.
+        let prefix = prefix_of(&real);
+        return use_python(found, plan, real, &prefix);
+    };
+    found.virtual_env = Some(prefix.display().to_string());
+    use_python(found, plan, program, &prefix)?;
+    add_folder(found, plan, home.parent().unwrap_or(&home))
 }
 
-fn use_python(found: &mut Found, program: PathBuf, prefix: &Path) {
-    found
-        .interpreters
-        .set(Language::Python, program.display().to_string());
+/// The folder above `bin`.
+fn prefix_of(program: &Path) -> PathBuf {
+    let above = program.parent().and_then(Path::parent);
+    above.unwrap_or(Path::new("/")).to_owned()
+}
+
+fn use_python(found: &mut Found, plan: &Plan, program: PathBuf, prefix: &Path) -> Result<()> {
     if !prefix.starts_with("/usr") {
         found.first = program.parent().map(|bin| bin.display().to_string());
     }
-    add_folder(found, prefix);
+    let program = program.display().to_string();
+    found.interpreters.set(Language::Python, program);
+    add_folder(found, plan, prefix)
 }
 
-fn add_folder(found: &mut Found, folder: &Path) {
+/// Shows a folder of the host to the sandbox, if it is harmless: what names it may be a file that
+/// an earlier run has written.
+fn add_folder(found: &mut Found, plan: &Plan, folder: &Path) -> Result<()> {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let text = folder.display().to_string();
-    if !folder.starts_with("/usr") && folder != Path::new("/") && !found.folders.contains(&text) {
+    if !folder.starts_with("/usr") && !found.folders.contains(&text) {
+        plan.may_show(&folder)?;
         found.folders.push(text);
     }
+    Ok(())
 }
 
 /// What `python3` on the caller's PATH really is: program and prefix. Asked once, because asking
@@ -158,8 +161,14 @@ fn shimmed_python() -> Option<&'static (PathBuf, PathBuf)> {
         .get_or_init(|| {
             let question = "import os,sys;print(os.path.realpath(sys.executable));\
                 print(os.path.realpath(sys.base_prefix))";
-            let output = Command::new("python3")
+            // Not by a relative entry, and not from this folder: what lies there may be anyone's.
+            let program = std::env::split_paths(&std::env::var_os("PATH")?)
+                .filter(|folder| folder.is_absolute())
+                .map(|folder| folder.join("python3"))
+                .find(|program| program.is_file())?;
+            let output = Command::new(program)
                 .args(["-I", "-c", question])
+                .current_dir("/")
                 .output()
                 .ok()?;
             let text = String::from_utf8(output.stdout).ok()?;

@@ -62,6 +62,10 @@ pub(crate) fn check(config: &SessionConfig, state: Option<&Path>) -> Result<Plac
     })
 }
 
+pub(crate) fn may_show(folder: &Path, state: Option<&Path>) -> Result<()> {
+    source::check_folder(folder, state).map(drop)
+}
+
 fn refuse<T>(path: &Path, problem: impl Into<String>) -> Result<T> {
     let path = path.display().to_string().escape_debug().to_string();
     Err(Error::MountRefused {

@@ -21,6 +21,8 @@ pub struct Plan {
     pub(crate) enforcement: Vec<ControlState>,
     /// Saved states of the workspace to start from, lowest first.
     pub(crate) layers: Vec<PathBuf>,
+    /// Brig's own state, which stays out of reach.
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// A mount whose source was resolved and found harmless. Whoever mounts it must make sure that
@@ -67,6 +69,7 @@ impl Plan {
             waived: config.waive.iter().copied().collect(),
             enforcement,
             layers,
+            state: state.map(Path::to_owned),
         })
     }
 
@@ -79,6 +82,12 @@ impl Plan {
                 .map(|control| control.name().into())
                 .collect(),
         }
+    }
+
+    /// Whether a folder of the host that a backend finds it needs may be shown in the sandbox: the
+    /// same rules hold as for mounts that are asked for.
+    pub fn may_show(&self, folder: &Path) -> Result<()> {
+        mounts::may_show(folder, self.state.as_deref())
     }
 
     pub fn limits(&self) -> &Limits {

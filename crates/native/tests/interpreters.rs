@@ -1,0 +1,74 @@
+//! Interpreters that are given, and what of the host they bring along.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+
+use brig_native::NativeBackend;
+use brig_sandbox::{AgentId, Error, Language, Request, Result, Sandbox, SessionConfig};
+
+/// Somebody's home, with a secret and an interpreter in it.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".ssh")).unwrap();
+    std::fs::write(home.path().join(".ssh/id"), "secret").unwrap();
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    symlink("/usr/bin/python3", home.path().join("bin/python3")).unwrap();
+    home
+}
+
+fn environment(home: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("bin")).unwrap();
+    symlink("/usr/bin/python3", folder.path().join("bin/python3")).unwrap();
+    std::fs::write(folder.path().join("pyvenv.cfg"), format!("home = {home}\n")).unwrap();
+    folder
+}
+
+async fn run(python: &Path, code: String) -> Result<String> {
+    let backend = Arc::new(NativeBackend::new());
+    let sandbox = Sandbox::builder(backend).build()?;
+    let agent: AgentId = "python".parse()?;
+    let config = SessionConfig {
+        python: Some(python.to_owned()),
+        ..SessionConfig::default()
+    };
+    let request = Request::code(Language::Python, code);
+    let report = sandbox.run_once(&agent, config, request).await?;
+    let outcome = report.outcome.unwrap();
+    assert_eq!(outcome.exit_code, 0, "{:?}", outcome.stderr);
+    Ok(String::from_utf8_lossy(&outcome.stdout.bytes)
+        .trim()
+        .to_owned())
+}
+
+#[tokio::test]
+async fn an_environment_is_used_as_one() {
+    let folder = environment("/usr/bin");
+    let path = folder.path().canonicalize().unwrap();
+    let prefix = run(&path, "import sys; print(sys.prefix)".into()).await;
+    assert_eq!(prefix.unwrap(), path.display().to_string());
+}
+
+/// The file that names it may have been written by an earlier run.
+#[tokio::test]
+async fn an_environment_cannot_bring_in_a_folder_with_secrets() {
+    let home = home();
+    let folder = environment(&home.path().join("bin").display().to_string());
+    let error = run(folder.path(), "print()".into()).await.unwrap_err();
+    assert!(matches!(error, Error::MountRefused { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_link_to_an_interpreter_does_not_bring_in_the_folder_it_lies_in() {
+    let home = home();
+    let secret = home.path().join(".ssh/id");
+    let code = format!(
+        "import os; print(os.path.exists({:?}))",
+        secret.display().to_string()
+    );
+    let seen = run(&home.path().join("bin/python3"), code).await;
+    assert_eq!(seen.unwrap(), "False");
+}
