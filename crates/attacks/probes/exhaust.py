@@ -26,6 +26,10 @@ def pipe(_):
     return os.pipe()
 
 
+def terminal(_):
+    return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+
+
 def until_refused(take, most):
     for number in range(most):
         try:
@@ -38,7 +42,7 @@ def until_refused(take, most):
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 lock_file = os.open(ARGS["folder"] + "/locks", os.O_CREAT | os.O_RDWR)
-TAKES = {"descriptors": descriptor, "inotify": inotify, "locks": lock, "timers": timer, "pipes": pipe}
+TAKES = {"descriptors": descriptor, "inotify": inotify, "locks": lock, "timers": timer, "pipes": pipe, "terminals": terminal}
 for kind, most in ARGS["kinds"].items():
     made, error = until_refused(TAKES[kind], most)
     report(kind, error is None, error, made)

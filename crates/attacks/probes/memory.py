@@ -106,6 +106,28 @@ def sockets():
             pass
 
 
+def tcp():
+    """Connections to oneself whose bytes nobody reads."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1000)
+    waiting = 0
+    while waiting < TOTAL:
+        client = socket.socket()
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            client.setsockopt(socket.SOL_SOCKET, option, 1 << 22)
+        client.connect(listener.getsockname())
+        server = listener.accept()[0]
+        kept.append((client, server))
+        for end in (client, server):
+            end.setblocking(False)
+            try:
+                while waiting < TOTAL:
+                    waiting += end.send(PAGE)
+            except BlockingIOError:
+                pass
+
+
 def remapped():
     """MREMAP_DONTUNMAP keeps the old range while its pages move on."""
     MMAP, MREMAP, MAYMOVE_DONTUNMAP = 9, 25, 1 | 4
@@ -146,6 +168,7 @@ WAYS = {
     "system v": system_v,
     "pipes": pipes,
     "sockets": sockets,
+    "tcp": tcp,
     "remapped": remapped,
     "untouched": untouched,
     "read files": read_files,

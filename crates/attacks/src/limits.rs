@@ -279,8 +279,10 @@ pub async fn the_disk_cap_holds_in_every_way(ground: &Ground) {
 
 /// Attack 63: what is used up inside is still there outside.
 pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground) {
-    let most =
-        json!({"descriptors": 1_200_000, "inotify": 4096, "locks": 20_000, "timers": 200_000});
+    let most = json!({
+        "descriptors": 1_200_000, "inotify": 4096, "locks": 20_000, "terminals": 4000,
+        "timers": 200_000,
+    });
     let session = ground.session(SessionConfig::default()).await;
     let (input, waiting) = tokio::io::duplex(64);
     let mut asked = request(
@@ -299,16 +301,24 @@ pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground)
             }
         }
     }
-    let few = json!({"descriptors": 200, "inotify": 8, "locks": 100, "timers": 100});
+    let few = json!({
+        "descriptors": 200, "inotify": 8, "locks": 100, "terminals": 8, "timers": 100,
+    });
     let scratch = host::scratch();
     let outside = json!({"folder": scratch.path(), "kinds": few});
     let control = Fence::plain().run(&probe!("exhaust"), &outside).whole();
     drop(input);
     running.wait().await.unwrap();
     let inside = crate::probe::Attempts::parse(&said, b"");
-    for kind in ["descriptors", "inotify", "timers"] {
+    for kind in ["descriptors", "inotify", "terminals", "timers"] {
         assert!(!inside.ok(kind), "{kind} never ran out inside: {inside:#?}");
     }
+    // All sandboxes of a machine share three thousand of them.
+    let terminals = inside.get("terminals").value.as_u64();
+    assert!(
+        terminals < Some(512),
+        "one sandbox took {terminals:?} terminals"
+    );
     control.assert_all_worked();
     session.destroy().await.unwrap();
 }
