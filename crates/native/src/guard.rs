@@ -170,6 +170,13 @@ impl Guard for NativeGuard {
             if self.new_oom() {
                 return self.memory_reason();
             }
+            let tcp = self.group.as_ref().map_or(0, Group::tcp_memory);
+            if tcp > self.memory_limit {
+                return KillReason::Memory {
+                    limit_bytes: self.memory_limit,
+                    peak_bytes: tcp,
+                };
+            }
             if let Some(group) = self.group.as_ref().filter(|_| self.cgroup_pids)
                 && group.refused_processes() - refused_before > BOMB
             {

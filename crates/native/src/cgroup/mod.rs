@@ -215,6 +215,8 @@ struct Files {
     oom: PathBuf,
     peak: PathBuf,
     current: PathBuf,
+    /// Only where the buffers of TCP are counted apart.
+    tcp: Option<PathBuf>,
     pids_events: PathBuf,
 }
 
@@ -273,6 +275,11 @@ impl Group {
 
     pub fn peak_memory(&self) -> Option<u64> {
         read_number(&self.files.peak).or_else(|| read_number(&self.files.current))
+    }
+
+    /// What the buffers of TCP take, where nothing else counts them.
+    pub fn tcp_memory(&self) -> u64 {
+        self.files.tcp.as_deref().and_then(read_number).unwrap_or(0)
     }
 
     /// How often a new process was refused.

@@ -103,6 +103,12 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
         if swap.exists() {
             fs::write(swap, numbers.memory.to_string())?;
         }
+        // Their limit is only a brake: every socket may have a little beyond it. So it is watched.
+        let tcp = folder.join("memory.kmem.tcp.limit_in_bytes");
+        if tcp.exists() {
+            fs::write(tcp, numbers.memory.to_string())?;
+            group.files.tcp = Some(folder.join("memory.kmem.tcp.usage_in_bytes"));
+        }
         group.files.oom = folder.join("memory.oom_control");
         group.files.peak = folder.join("memory.max_usage_in_bytes");
     }

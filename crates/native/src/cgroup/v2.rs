@@ -120,6 +120,7 @@ fn files(folder: &Path) -> Files {
         oom: folder.join("memory.events"),
         peak: folder.join("memory.peak"),
         current: folder.join("memory.current"),
+        tcp: None,
         pids_events: folder.join("pids.events"),
     }
 }
