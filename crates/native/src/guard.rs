@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_linux::clone::{Child, Gate};
-use brig_sandbox::link::Guard;
+use brig_sandbox::link::{Guard, Mark};
 use brig_sandbox::{Error, KillReason, Plan, Result};
 use rustix::io::Errno;
 
@@ -42,8 +42,6 @@ pub struct NativeGuard {
     host_workspace: bool,
     overlay: bool,
     disk_limit: u64,
-    /// What the kernel had killed for want of memory when last told about.
-    told_oom: AtomicU64,
     peak: AtomicU64,
     /// Whether everything is freed. Held while that is being done, which may be given up and taken
     /// up again.
@@ -85,7 +83,6 @@ impl NativeGuard {
             host_workspace: plan.workspace().is_some(),
             overlay: overlay_layers && !plan.layers().is_empty(),
             disk_limit: plan.limits().disk_bytes.value,
-            told_oom: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             released: tokio::sync::Mutex::new(false),
         }
@@ -100,15 +97,6 @@ impl NativeGuard {
             limit_bytes: self.memory_limit,
             peak_bytes: self.peak_memory().unwrap_or(0),
         }
-    }
-
-    /// A kill for want of memory that nobody has been told about yet.
-    fn new_oom(&self) -> bool {
-        let Some(group) = self.group.as_ref().filter(|_| self.cgroup_memory) else {
-            return false;
-        };
-        let kills = group.oom_kills();
-        self.told_oom.fetch_max(kills, Ordering::Relaxed) < kills
     }
 
     /// One look at the tree where no control group holds the limit.
@@ -162,12 +150,22 @@ impl Guard for NativeGuard {
         })
     }
 
-    async fn breach(&self) -> KillReason {
-        let refused_before = self.group.as_ref().map_or(0, Group::refused_processes);
+    fn mark(&self) -> Mark {
+        let group = self.group.as_ref();
+        let counts =
+            |counted: bool, count: fn(&Group) -> u64| group.filter(|_| counted).map_or(0, count);
+        Mark {
+            memory_kills: counts(self.cgroup_memory, Group::oom_kills),
+            refused: counts(self.cgroup_pids, Group::refused_processes),
+        }
+    }
+
+    async fn breach(&self, since: Mark) -> KillReason {
         let mut crowded = 0;
         loop {
             tokio::time::sleep(LOOK).await;
-            if self.new_oom() {
+            let now = self.mark();
+            if now.memory_kills > since.memory_kills {
                 return self.memory_reason();
             }
             let tcp = self.group.as_ref().map_or(0, Group::tcp_memory);
@@ -177,9 +175,7 @@ impl Guard for NativeGuard {
                     peak_bytes: tcp,
                 };
             }
-            if let Some(group) = self.group.as_ref().filter(|_| self.cgroup_pids)
-                && group.refused_processes() - refused_before > BOMB
-            {
+            if now.refused.saturating_sub(since.refused) > BOMB {
                 return KillReason::Processes {
                     limit: self.process_limit,
                 };
@@ -204,8 +200,8 @@ impl Guard for NativeGuard {
         }
     }
 
-    fn verdict(&self) -> Option<KillReason> {
-        self.new_oom().then(|| self.memory_reason())
+    fn verdict(&self, since: Mark) -> Option<KillReason> {
+        (self.mark().memory_kills > since.memory_kills).then(|| self.memory_reason())
     }
 
     fn peak_memory(&self) -> Option<u64> {

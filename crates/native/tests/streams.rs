@@ -110,7 +110,7 @@ impl tokio::io::AsyncWrite for Full {
 async fn transfers_that_are_given_up_are_forgotten() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nofile);
-    let mut few = before.clone();
+    let mut few = before;
     few.current = Some(160);
     setrlimit(Resource::Nofile, few).unwrap();
     let session = session().await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
 use super::inbox::Incoming;
-use super::{Guard, GuestInstance, files};
+use super::{Guard, GuestInstance, Mark, files};
 use crate::backend::{Event, ExecCommand, ExecIo, Permit};
 use crate::config::OutputOverflow;
 use crate::request::Work;
@@ -51,6 +51,7 @@ pub async fn run<G: Guard>(
     let terminal = spawn.terminal.is_some();
 
     let begun = Instant::now();
+    let mark = instance.guard.mark();
     connection.send(&ToGuest::Spawn(Box::new(spawn)))?;
     let ExecIo {
         events,
@@ -60,6 +61,7 @@ pub async fn run<G: Guard>(
     let mut run = Running {
         connection,
         numbers,
+        mark,
         limit: instance.limits.output_bytes.value,
         kill_on_overflow: instance.limits.output_overflow == OutputOverflow::Kill && !terminal,
         events,
@@ -72,7 +74,7 @@ pub async fn run<G: Guard>(
 
     let feed = feed(connection, numbers.stdin, stdin);
     tokio::pin!(feed);
-    let breach = instance.guard.breach();
+    let breach = instance.guard.breach(run.mark);
     tokio::pin!(breach);
     let mut fed = false;
     let mut listening = true;
@@ -218,6 +220,7 @@ async fn feed(
 struct Running<'a> {
     connection: &'a Connection,
     numbers: Numbers,
+    mark: Mark,
     limit: u64,
     kill_on_overflow: bool,
     events: Option<mpsc::Sender<Event>>,
@@ -322,7 +325,7 @@ impl Running<'_> {
             // It ended by itself just before it would have been killed.
             (Some(_), _) => None,
             // A shell tells of a child that was killed by an exit code of its own.
-            (None, _) if exit_code != 0 => instance.guard.verdict(),
+            (None, _) if exit_code != 0 => instance.guard.verdict(self.mark),
             (None, _) => None,
         };
         let peak = exit
@@ -345,7 +348,7 @@ impl Running<'_> {
     /// The guest is gone in the middle of it. If a limit or a caller ended it, that is the
     /// outcome; otherwise it is an error.
     fn lost<G: Guard>(self, instance: &GuestInstance<G>, begun: Instant) -> Result<Outcome> {
-        let killed = self.killed.or_else(|| instance.guard.verdict());
+        let killed = self.killed.or_else(|| instance.guard.verdict(self.mark));
         let Some(killed) = killed else {
             return Err(instance.lost(self.connection.lost()));
         };

@@ -25,6 +25,15 @@ pub use language::Interpreters;
 /// How long a guest may take to build its place, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where the counters of an instance stood.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    /// Processes that were killed for want of memory.
+    pub memory_kills: u64,
+    /// Processes that were refused.
+    pub refused: u64,
+}
+
 /// What a backend does for its running guest.
 #[async_trait]
 pub trait Guard: Send + Sync + std::fmt::Debug {
@@ -34,11 +43,14 @@ pub trait Guard: Send + Sync + std::fmt::Debug {
     /// Why the guest never spoke, if that is known.
     fn start_failure(&self) -> Option<Error>;
 
-    /// Resolves when a limit of the whole instance is broken and the execution must end.
-    async fn breach(&self) -> KillReason;
+    /// The counters of the whole instance as an execution begins.
+    fn mark(&self) -> Mark;
 
-    /// Asked when an execution ended by SIGKILL that nobody here sent, or the guest is gone.
-    fn verdict(&self) -> Option<KillReason>;
+    /// Resolves when a limit of the whole instance was broken since then: whatever runs must end.
+    async fn breach(&self, since: Mark) -> KillReason;
+
+    /// Asked when an execution failed although nobody here ended it, or the guest is gone.
+    fn verdict(&self, since: Mark) -> Option<KillReason>;
 
     /// The most memory the instance has used as a whole, where that is known.
     fn peak_memory(&self) -> Option<u64>;
