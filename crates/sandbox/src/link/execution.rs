@@ -322,11 +322,10 @@ impl Running<'_> {
         };
         let killed = match (self.killed.take(), signal) {
             (Some(reason), Some(9)) => Some(reason),
-            // It ended by itself just before it would have been killed.
-            (Some(_), _) => None,
-            // A shell tells of a child that was killed by an exit code of its own.
-            (None, _) if exit_code != 0 => instance.guard.verdict(self.mark),
-            (None, _) => None,
+            // It ended by itself, maybe just before it would have been killed. A shell tells of a
+            // child that was killed by an exit code of its own.
+            _ if exit_code != 0 => instance.guard.verdict(self.mark),
+            _ => None,
         };
         let peak = exit
             .peak_memory_bytes
