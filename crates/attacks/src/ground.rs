@@ -95,7 +95,11 @@ pub async fn run_in(session: &Session, probe: &Probe, args: &Value) -> Attempts 
 
 pub fn attempts(report: &Report) -> Attempts {
     let outcome = report.outcome.as_ref().unwrap();
-    Attempts::parse(&outcome.stdout.bytes, &outcome.stderr.bytes)
+    let mut said = outcome.stderr.bytes.clone();
+    if let Some(reason) = &outcome.killed {
+        said.extend_from_slice(format!("ended by Brig: {reason:?}").as_bytes());
+    }
+    Attempts::parse(&outcome.stdout.bytes, &said)
 }
 
 /// A folder of the host, mounted.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use brig_sandbox::{Event, ExecutionStatus, SessionConfig};
+use brig_sandbox::{Event, ExecutionStatus, Limit, Limits, SessionConfig};
 use serde_json::json;
 
 use crate::fence::{Fence, until};
@@ -114,7 +114,15 @@ pub async fn orphans_are_reaped(ground: &Ground) {
     );
 
     let many = json!({"count": 50_000, "batch": 100});
-    let inside = ground.run(&probe!("zombies"), &many).await;
+    let limits = Limits {
+        timeout: Limit::asked(Duration::from_secs(300)),
+        ..Limits::default()
+    };
+    let config = SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    };
+    let inside = ground.run_with(config, &probe!("zombies"), &many).await;
     assert!(
         !inside.ok("zombies stay") && !inside.ok("processes stay"),
         "{inside:#?}"
