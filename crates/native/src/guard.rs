@@ -19,6 +19,9 @@ use crate::tree;
 /// How often counters are looked at while something runs.
 const LOOK: Duration = Duration::from_millis(25);
 
+/// Every so many looks, at what a glance misses.
+const THOROUGH: u64 = 4;
+
 /// A program that is refused this many processes is a bomb.
 const BOMB: u64 = 1000;
 
@@ -99,19 +102,30 @@ impl NativeGuard {
         }
     }
 
-    /// One look at the tree where no control group holds the limit.
-    fn look_at_tree(&self) -> tree::Sum {
+    /// One look at the tree where no control group holds the limit: bytes, as far as nobody else
+    /// counts them, and processes.
+    async fn look_at_tree(&self, thorough: bool) -> (u64, u32) {
+        let members = tree::members(self.process.pid());
+        // The guest and its keeper are not the program's.
+        let processes = (members.len() as u32).saturating_sub(2);
+        if self.cgroup_memory {
+            return (0, processes);
+        }
         let files = self
             .places()
             .as_ref()
             .map_or(0, |places| tree::used_bytes(&places.disk));
-        let sum = tree::measure(self.process.pid(), self.memory_limit.saturating_sub(files));
-        let total = sum.memory + files;
-        self.peak.fetch_max(total, Ordering::Relaxed);
-        tree::Sum {
-            memory: total,
-            ..sum
+        let mut memory = files + tree::resident(&members);
+        if thorough {
+            memory = memory.max(files + tree::claimed(&members));
         }
+        if memory > self.memory_limit {
+            // Timers must not wait for what the kernel takes to count.
+            let exact = tokio::task::spawn_blocking(move || tree::exact(&members)).await;
+            memory = exact.map_or(memory, |exact| files + exact);
+        }
+        self.peak.fetch_max(memory, Ordering::Relaxed);
+        (memory, processes)
     }
 }
 
@@ -161,9 +175,10 @@ impl Guard for NativeGuard {
     }
 
     async fn breach(&self, since: Mark) -> KillReason {
-        let mut crowded = 0;
+        let (mut looks, mut crowded) = (0u64, 0);
         loop {
             tokio::time::sleep(LOOK).await;
+            looks += 1;
             let now = self.mark();
             if now.memory_kills > since.memory_kills {
                 return self.memory_reason();
@@ -183,11 +198,11 @@ impl Guard for NativeGuard {
             if self.cgroup_memory && self.cgroup_pids {
                 continue;
             }
-            let sum = self.look_at_tree();
-            if !self.cgroup_memory && sum.memory > self.memory_limit {
+            let (memory, processes) = self.look_at_tree(looks % THOROUGH == 0).await;
+            if memory > self.memory_limit {
                 return self.memory_reason();
             }
-            crowded = if sum.processes >= self.process_limit {
+            crowded = if processes >= self.process_limit {
                 crowded + 1
             } else {
                 0

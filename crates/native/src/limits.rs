@@ -110,6 +110,13 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
     let mut states = vec![cpu(host, limits)];
     states.push(if host.cgroups.memory() {
         enforced(Control::Memory, &format!("{version} memory"))
+    } else if !crate::tree::can_be_measured() {
+        ControlState {
+            control: Control::Memory,
+            strength: Strength::Absent,
+            by: "this kernel does not tell of a process's children".into(),
+            mend: Some(CGROUP_MEND.into()),
+        }
     } else {
         ControlState {
             control: Control::Memory,
