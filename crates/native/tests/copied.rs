@@ -1,5 +1,6 @@
 //! Sessions whose files are copied in, as on kernels that can't stack layers.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,4 +69,25 @@ async fn a_full_disk_can_be_opened_again_and_freed() {
     }
     session.close().await.expect("closed");
     shell(&session, "rm -r *; head -c 8000000 /dev/zero > again").await;
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_written_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let sandbox = sandbox(folder.path());
+    let created = sandbox
+        .create_session(&agent(), None, SessionConfig::default())
+        .await;
+    let session = created.expect("session");
+    let id = session.id().to_string();
+    let head = folder.path().join("sessions/agent").join(id).join("head-0");
+    let inode = |name: &str| head.join(name).metadata().expect("file").ino();
+    shell(&session, "echo 1 > kept; echo 1 > changed").await;
+    let (kept, changed) = (inode("kept"), inode("changed"));
+    for round in 2..5 {
+        session.close().await.expect("closed");
+        shell(&session, &format!("echo {round} > changed; cat kept")).await;
+        assert_eq!(inode("kept"), kept);
+    }
+    assert_ne!(inode("changed"), changed, "control");
 }

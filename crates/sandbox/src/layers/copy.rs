@@ -83,3 +83,21 @@ pub(super) fn copy(from: &File, size: u64, to: &File) -> io::Result<u64> {
     to.set_len(size)?;
     Ok(written)
 }
+
+/// Whether two files of this size hold the same.
+pub(super) fn same(a: &File, b: &File, size: u64) -> io::Result<bool> {
+    Ok(holds_all_of(a, b, size)? && holds_all_of(b, a, size)?)
+}
+
+fn holds_all_of(b: &File, a: &File, size: u64) -> io::Result<bool> {
+    let mut buffer = Vec::new();
+    let mut same = true;
+    for_each_piece(a, size, |at, piece| {
+        if same {
+            buffer.resize(piece.len(), 0);
+            same = read_full(b, &mut buffer, at)? == piece.len() && buffer == piece;
+        }
+        Ok(())
+    })?;
+    Ok(same)
+}

@@ -111,7 +111,7 @@ impl Manifest {
 }
 
 /// Without touching the time of access, which says whether a copy is up to date.
-fn open_file(folder: &OwnedFd, name: &CStr) -> io::Result<File> {
+pub(super) fn open_file(folder: &OwnedFd, name: &CStr) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match openat(folder, name, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => openat(folder, name, flags, Mode::empty()),

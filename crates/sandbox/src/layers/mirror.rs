@@ -6,19 +6,20 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chownat, fchmod, fchown,
-    futimens, linkat, mkdirat, mknodat, open, openat, readlinkat, symlinkat,
+    AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, fchown, futimens, linkat, mkdirat,
+    mknodat, open, openat, readlinkat, symlinkat,
 };
 use rustix::io::Errno;
 
-use super::copy::copy;
+use super::copy::{copy, same};
+use super::digest::open_file;
+use super::mark::{mark, settled, times};
 use super::part::Part;
 use super::reading::Readable;
 use super::walk::{
-    Kind, Meta, Time, is_opaque, meta, meta_at, names, open_folder, remove, set_opaque, too_deep,
+    Kind, Meta, is_opaque, meta, meta_at, names, open_folder, remove, set_opaque, too_deep,
 };
 use super::{MAX_DEPTH, MAX_ENTRIES};
 
@@ -35,9 +36,6 @@ pub struct MirrorStats {
     /// Sockets, pipes, devices and mounts: not kept.
     pub skipped: u64,
 }
-
-/// A change within this time before the copy may hide another one in the same tick of the clock.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Makes `into` equal to the folder behind `upper`, copying only what changed since the last call.
 /// With `overlay`, marks of removed names and opaque folders are kept; without, they mean nothing.
@@ -181,10 +179,10 @@ impl Mirror {
         if found.links > 1 && self.same_as_another(target, name, &found, before)? {
             return Ok(true);
         }
+        let file = File::from(open.file.try_clone()?);
         if !before.is_some_and(|before| self.up_to_date(before, &found))
-            && !self.same_as_before(level, name, &found, before)?
+            && !self.same_as_before(level, name, &file, &found, before)?
         {
-            let file = File::from(open.file.try_clone()?);
             self.copy(&file, target, name, &found, before)?;
         }
         if found.links > 1 {
@@ -194,28 +192,42 @@ impl Mirror {
     }
 
     fn up_to_date(&self, copy: &Meta, found: &Meta) -> bool {
+        self.alike(copy, found) && copy.accessed == mark(found)
+    }
+
+    fn alike(&self, copy: &Meta, found: &Meta) -> bool {
         copy.kind == Kind::File
             && copy.size == found.size
             && copy.modified == found.modified
-            && copy.accessed == found.changed
             && copy.mode == file_mode(found.mode)
             && (!self.chown || (copy.uid, copy.gid) == (found.uid, found.gid))
     }
 
-    /// If what was saved before is still up to date, links it.
+    /// If what was saved before is still up to date, links it. A file that was copied into a new
+    /// instance has no mark yet: what it holds decides.
     fn same_as_before(
         &mut self,
         level: Level<'_>,
         name: &CStr,
+        file: &File,
         found: &Meta,
         before: Option<&Meta>,
     ) -> io::Result<bool> {
         let Some(earlier) = level.earlier else {
             return Ok(false);
         };
-        let copy = meta_at(earlier, name)?;
-        if !copy.is_some_and(|copy| self.up_to_date(&copy, found)) {
+        let Some(copy) = meta_at(earlier, name)?.filter(|copy| self.alike(copy, found)) else {
             return Ok(false);
+        };
+        if !self.up_to_date(&copy, found) {
+            let copy = open_file(earlier, name)?;
+            if !same(file, &copy, found.size)? {
+                return Ok(false);
+            }
+            futimens(&copy, &times(settled(found), found.modified))?;
+        }
+        if before.is_some_and(|before| before.inode == copy.inode) {
+            return Ok(true);
         }
         let part = self.part.open()?;
         match linkat(earlier, name, part, c"file", AtFlags::empty()) {
@@ -247,7 +259,7 @@ impl Mirror {
         self.stats.copied += 1;
         self.own(&new, found)?;
         fchmod(&new, Mode::from_raw_mode(file_mode(found.mode)))?;
-        futimens(&new, &times(settled(found.changed), found.modified))?;
+        futimens(&new, &times(settled(found), found.modified))?;
         self.part.place(c"file", target, name, before)
     }
 
@@ -374,24 +386,4 @@ fn file_mode(mode: u32) -> u32 {
 
 fn kept_name(found: &Meta) -> CString {
     CString::new(format!("inode-{}", found.inode)).unwrap_or_default()
-}
-
-/// What marks a copy as up to date: the time of the last change there, which no program can set.
-/// Nothing if the clock may have stood still since.
-fn settled(changed: Time) -> Option<Time> {
-    let since = u64::try_from(changed.0).ok()?;
-    let changed_at = SystemTime::UNIX_EPOCH + Duration::new(since, changed.1);
-    let age = SystemTime::now().duration_since(changed_at).ok()?;
-    (age > TICK).then_some(changed)
-}
-
-fn times(accessed: Option<Time>, modified: Time) -> Timestamps {
-    let spec = |(seconds, nanos): Time| Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanos.into(),
-    };
-    Timestamps {
-        last_access: accessed.map_or(spec((0, 0)), spec),
-        last_modification: spec(modified),
-    }
 }

@@ -8,6 +8,7 @@
 mod copy;
 mod digest;
 mod link;
+mod mark;
 mod merge;
 mod mirror;
 mod part;

@@ -202,6 +202,65 @@ fn what_was_saved_before_is_linked() {
     );
 }
 
+/// The same file again, as in a new instance.
+fn renew(path: &Path, text: &str) {
+    let modified = path.metadata().and_then(|meta| meta.modified());
+    fs::remove_file(path).expect("remove");
+    fs::write(path, text).expect("write");
+    let file = File::options().write(true).open(path).expect("open");
+    file.set_modified(modified.expect("time")).expect("time");
+}
+
+#[test]
+fn what_was_saved_before_is_linked_if_it_holds_the_same() {
+    let mut pair = Pair::new();
+    for name in ["same", "changed", "longer"] {
+        pair.write(name, "one");
+    }
+    settle();
+    pair.mirror(false).expect("mirror");
+    renew(&pair.from.join("same"), "one");
+    renew(&pair.from.join("changed"), "two");
+    renew(&pair.from.join("longer"), "one\0");
+    settle();
+    let saved = std::mem::replace(&mut pair.into, pair.from.with_file_name("head.next"));
+    fs::create_dir(&pair.into).expect("folder");
+    assert_eq!(pair.mirror(false).expect("mirror").copied, 2);
+    let inode = |path: PathBuf| path.metadata().expect("meta").ino();
+    assert_eq!(inode(pair.into.join("same")), inode(saved.join("same")));
+
+    // Both places hold the same file already.
+    renew(&pair.from.join("same"), "one");
+    pair.write("new", "three");
+    settle();
+    assert_eq!(pair.mirror(false).expect("mirror").copied, 1);
+    assert_eq!(inode(pair.into.join("same")), inode(saved.join("same")));
+    assert_eq!(pair.read("changed").as_deref(), Some("two"));
+    assert_eq!(pair.read("longer").as_deref(), Some("one\0"));
+}
+
+#[test]
+fn holes_and_zeros_hold_the_same_and_nothing_else_does() {
+    let folder = tempfile::tempdir().expect("folder");
+    let make = |name: &str, pieces: &[(u64, &[u8])]| {
+        let mut file = File::options();
+        file.read(true).write(true).create(true).truncate(true);
+        let file = file.open(folder.path().join(name)).expect("file");
+        file.set_len(1 << 20).expect("length");
+        for (at, piece) in pieces {
+            file.write_all_at(piece, *at).expect("write");
+        }
+        file
+    };
+    let (hole, zeros) = (make("a", &[]), make("b", &[(65536, &[0; 9000])]));
+    let (early, late) = (make("c", &[(5, b"x")]), make("d", &[(900_000, b"x")]));
+    let same = |a, b| super::copy::same(a, b, 1 << 20).expect("read");
+    assert!(same(&hole, &zeros) && same(&zeros, &hole) && same(&late, &late));
+    for (a, b) in [(&hole, &early), (&zeros, &late), (&early, &late)] {
+        assert!(!same(a, b) && !same(b, a));
+    }
+}
+
 #[test]
 fn links_are_copied_never_followed() {
     let pair = Pair::new();
