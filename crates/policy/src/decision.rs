@@ -1,5 +1,7 @@
 use serde::Serialize;
 
+use crate::context::Request;
+
 /// What is being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -10,15 +12,14 @@ pub enum Action {
     Run,
 }
 
-/// The facts a decision is made over. Built by Brig, never by the caller.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    pub agent: &'a str,
-    pub action: Action,
-    /// The source code, for [`Action::Execute`].
-    pub code: Option<&'a [u8]>,
-    /// Program and arguments, for [`Action::Run`].
-    pub command: Option<&'a [String]>,
+impl Action {
+    /// As conditions and records name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Execute => "execute",
+            Action::Run => "run",
+        }
+    }
 }
 
 /// The answer to a [`Request`].

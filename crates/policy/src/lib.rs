@@ -1,6 +1,35 @@
 //! What an agent may do. This crate is pure: it decides over what it is given and touches
 //! nothing else.
 
+mod cases;
+mod context;
 mod decision;
+mod diff;
+mod document;
+mod engine;
+mod eval;
+mod explain;
+mod folder;
+mod pattern;
+mod problem;
+mod set;
+mod tree;
+mod unicode;
+pub mod value;
 
-pub use decision::{Action, AllowAll, Decider, Decision, Request};
+pub use cases::{CaseResult, Cases};
+pub use context::{Extra, OwnFact, Request};
+pub use decision::{Action, AllowAll, Decider, Decision};
+pub use diff::{Change, Direction, diff};
+pub use document::{
+    CONTROLS, Condition, Defaults, Digest, Document, Given, HostPattern, HostRule, Limits, Loaded,
+    Mounts, Operator, Rule, Verdict, reference, schema,
+};
+pub use engine::Answer;
+pub use eval::eval_line;
+pub use explain::{Considered, Effective, Explanation, Flip, Origin, Outcome};
+pub use folder::GOVERNANCE_FILES;
+pub use problem::{Position, Problem, Problems, Severity};
+pub use set::PolicySet;
+pub use tree::{Compat, Format};
+pub use value::{Map, Value};

@@ -68,17 +68,17 @@ impl Shared {
         work: &Work,
         plan: &Plan,
     ) -> Result<Decision> {
-        let (code, command) = match work {
-            Work::Code { source, .. } => (Some(source.as_slice()), None),
-            Work::Command(argv) => (None, Some(argv.as_slice())),
-        };
-        let agent = owner.agent.as_str();
-        let decision = self.decider.decide(&Question {
-            agent,
-            action: action(work),
-            code,
-            command,
-        });
+        let mut question = Question::new(owner.agent.as_str(), action(work));
+        match work {
+            Work::Code {
+                language, source, ..
+            } => {
+                question.language = Some(language.name());
+                question.code = Some(source);
+            }
+            Work::Command(argv) => question.command = Some(argv),
+        }
+        let decision = self.decider.decide(&question);
         self.record(
             owner,
             Some(execution),
@@ -105,15 +105,11 @@ impl Shared {
         work: &Work,
         decision: Decision,
     ) -> Result<Permit> {
-        let name = match action(work) {
-            Action::Execute => "execute",
-            Action::Run => "run",
-        };
         self.record(
             owner,
             Some(execution),
             Fact::ExecutionStarted {
-                action: name.into(),
+                action: action(work).name().into(),
             },
         )?;
         Ok(Permit {

@@ -1,0 +1,155 @@
+//! Expectations about a policy, kept beside it and tried out.
+
+use serde::Serialize;
+
+use crate::document::fields::{Field, Kind};
+use crate::document::typed::Reader;
+use crate::engine::Answer;
+use crate::problem::{Entry, Fault, Log, Position, Problems};
+use crate::set::PolicySet;
+use crate::tree::{self, Compat, Format};
+use crate::value::{Map, Value};
+
+const FILE: &[Field] = &[Field::new("cases", Kind::Objects(CASE), "The cases.").required()];
+
+const CASE: &[Field] = &[
+    Field::new("name", Kind::Name, "What the case shows."),
+    Field::new("context", Kind::Any, "The facts.").required(),
+    Field::new(
+        "expect",
+        Kind::Any,
+        "`allow`, `deny`, or what the answer must hold.",
+    )
+    .required(),
+];
+
+const EXPECTATIONS: [&str; 4] = ["allowed", "rule", "action", "reason"];
+
+/// Cases that were read and checked.
+#[derive(Clone, Debug)]
+pub struct Cases(Vec<Case>);
+
+#[derive(Clone, Debug)]
+struct Case {
+    name: String,
+    at: Position,
+    context: Map,
+    expect: Map,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub name: String,
+    #[serde(flatten)]
+    pub at: Position,
+    pub answer: Answer,
+    /// What was expected and is not so. Empty if the case holds.
+    pub differences: Vec<String>,
+}
+
+impl Cases {
+    pub fn load(file: &str, text: impl AsRef<[u8]>) -> Result<Self, Problems> {
+        let mut log = Log::new(file);
+        let node = tree::parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
+        let mut cases = Vec::new();
+        if let Some(node) = node {
+            let mut reader = Reader {
+                log: &mut log,
+                compat: Compat::Strict,
+            };
+            let root = Entry::Root;
+            if let Some(object) = reader.object(&node, FILE, &root) {
+                let list = root.key("cases");
+                for (at, object) in reader
+                    .objects(&object, "cases", &root)
+                    .into_iter()
+                    .enumerate()
+                {
+                    let Some(object) = object else { continue };
+                    let entry = list.index(at);
+                    let name = reader.text(&object, "name", &entry);
+                    let context = reader.any(&object, "context");
+                    let expect = reader.any(&object, "expect");
+                    let context = context.and_then(|given| facts(given.value));
+                    let expect = expect.and_then(|given| expectation(given.value));
+                    let mut check = |found: bool, name: &str, fault: Fault| {
+                        if !found && object.has(name) {
+                            reader.log.error(object.at, &entry.key(name), fault);
+                        }
+                    };
+                    check(
+                        context.is_some(),
+                        "context",
+                        Fault::new("policy.case", "must be a map of facts"),
+                    );
+                    let fault = Fault::new(
+                        "policy.case",
+                        "must be `allow`, `deny`, or a map of allowed, rule, action, reason",
+                    );
+                    check(expect.is_some(), "expect", fault);
+                    if let (Some(context), Some(expect)) = (context, expect) {
+                        cases.push(Case {
+                            name: name
+                                .map_or_else(|| format!("case {}", at + 1), |name| name.value),
+                            at: object.at,
+                            context,
+                            expect,
+                        });
+                    }
+                }
+            }
+        }
+        if log.failed() {
+            return Err(Problems(log.finish()));
+        }
+        Ok(Self(cases))
+    }
+
+    pub fn run(&self, policies: &PolicySet) -> Vec<CaseResult> {
+        let results = self.0.iter().map(|case| {
+            let answer = policies.evaluate(&case.context);
+            CaseResult {
+                name: case.name.clone(),
+                at: case.at,
+                differences: differences(&case.expect, &answer),
+                answer,
+            }
+        });
+        results.collect()
+    }
+}
+
+fn facts(value: Value) -> Option<Map> {
+    match value {
+        Value::Map(map) => Some(map),
+        _ => None,
+    }
+}
+
+fn expectation(value: Value) -> Option<Map> {
+    match value {
+        Value::Text(text) if text == "allow" || text == "deny" => {
+            Some([("allowed", text == "allow")].into_iter().collect())
+        }
+        Value::Map(map) if map.iter().all(|(key, _)| EXPECTATIONS.contains(&key)) => Some(map),
+        _ => None,
+    }
+}
+
+fn differences(expect: &Map, answer: &Answer) -> Vec<String> {
+    let rule = (answer.matched_rule.as_deref()).map_or(Value::Null, Value::from);
+    let given = [
+        ("allowed", Value::Bool(answer.allowed)),
+        ("rule", rule),
+        ("action", answer.action.name().into()),
+        ("reason", answer.reason.as_str().into()),
+    ];
+    (given.iter())
+        .filter_map(|(key, given)| {
+            let wanted = expect.get(key)?;
+            (!wanted.equals(given))
+                .then(|| format!("`{key}` is {}, expected {}", given.repr(), wanted.repr()))
+        })
+        .collect()
+}

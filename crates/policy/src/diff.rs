@@ -1,0 +1,339 @@
+//! What an agent may newly do under another policy, and what no longer.
+
+use serde::Serialize;
+
+use crate::document::{Document, Given, HostRule, Verdict};
+use crate::explain::sample;
+use crate::set::PolicySet;
+use crate::value::{Map, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// More may be done than before.
+    Looser,
+    /// Less may be done.
+    Tighter,
+    /// Different, without being either.
+    Changed,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    pub direction: Direction,
+    /// The part of the policy, such as `network` or `rules`.
+    pub part: &'static str,
+    pub message: String,
+    /// A context that shows it.
+    pub context: Option<Map>,
+}
+
+/// From the first policy to the second. Rules are compared by trying out what they speak of, so
+/// that a difference is always a real one; two policies without any may still differ elsewhere.
+pub fn diff(before: &PolicySet, after: &PolicySet) -> Vec<Change> {
+    let mut changes = Changes(Vec::new());
+    rules(before, after, &mut changes);
+    let (Some(a), Some(b)) = (before.documents().first(), after.documents().first()) else {
+        return changes.0;
+    };
+    limits(a, b, &mut changes);
+    network(a, b, &mut changes);
+    let (was, is) = (names(&a.tool_allowlist), names(&b.tool_allowlist));
+    lists("tools", "tool", "may be called", &was, &is, &mut changes);
+    commands(a, b, &mut changes);
+    mounts(a, b, &mut changes);
+    environment(a, b, &mut changes);
+    let (was, is) = (names(&a.waive), names(&b.waive));
+    lists(
+        "waive",
+        "control",
+        "may be missing",
+        &was,
+        &is,
+        &mut changes,
+    );
+    changes.0.sort_by_key(|change| change.direction);
+    changes.0
+}
+
+struct Changes(Vec<Change>);
+
+impl Changes {
+    fn push(&mut self, direction: Direction, part: &'static str, message: String) {
+        self.0.push(Change {
+            direction,
+            part,
+            message,
+            context: None,
+        });
+    }
+}
+
+fn rules(before: &PolicySet, after: &PolicySet, changes: &mut Changes) {
+    let mut seen = Vec::new();
+    for context in probes(before, after) {
+        let (a, b) = (before.evaluate(&context), after.evaluate(&context));
+        if a.allowed == b.allowed {
+            continue;
+        }
+        let by = |rule: &Option<String>| match rule {
+            Some(rule) => format!("rule `{rule}`"),
+            None => "the default".to_owned(),
+        };
+        let (a_by, b_by) = (by(&a.matched_rule), by(&b.matched_rule));
+        // One example for each pair of rules is enough.
+        if seen.contains(&(a_by.clone(), b_by.clone())) {
+            continue;
+        }
+        let (direction, message) = if b.allowed {
+            (
+                Direction::Looser,
+                format!("denied by {a_by} before, allowed by {b_by} now"),
+            )
+        } else {
+            (
+                Direction::Tighter,
+                format!("allowed by {a_by} before, denied by {b_by} now"),
+            )
+        };
+        seen.push((a_by, b_by));
+        changes.0.push(Change {
+            direction,
+            part: "rules",
+            message,
+            context: Some(context),
+        });
+    }
+}
+
+/// Contexts that the rules of either policy speak of, one fact at a time.
+fn probes(before: &PolicySet, after: &PolicySet) -> Vec<Map> {
+    let mut probes = vec![Map::new()];
+    for (_, rule) in before.engine().rules().chain(after.engine().rules()) {
+        let condition = &rule.condition;
+        let mut values: Vec<Value> = sample::satisfying(condition).into_iter().collect();
+        if let Value::List(items) = &condition.value {
+            values.extend(items.iter().cloned());
+        }
+        values.push("something else".into());
+        for value in values {
+            let probe: Map = [(condition.field.as_str(), value)].into_iter().collect();
+            if !probes.contains(&probe) {
+                probes.push(probe);
+            }
+        }
+    }
+    probes
+}
+
+fn limits(a: &Document, b: &Document, changes: &mut Changes) {
+    fn limit<T: PartialOrd + std::fmt::Display>(
+        name: &str,
+        a: Option<&Given<T>>,
+        b: Option<&Given<T>>,
+        changes: &mut Changes,
+    ) {
+        let (direction, message) = match (a, b) {
+            (None, Some(b)) => (Direction::Tighter, format!("`{name}` is {} now", b.value)),
+            (Some(a), None) => (
+                Direction::Looser,
+                format!(
+                    "`{name}` was {}; now only Brig's own default holds",
+                    a.value
+                ),
+            ),
+            (Some(a), Some(b)) if a.value != b.value => (
+                if b.value > a.value {
+                    Direction::Looser
+                } else {
+                    Direction::Tighter
+                },
+                format!("`{name}` goes from {} to {}", a.value, b.value),
+            ),
+            _ => return,
+        };
+        changes.push(direction, "limits", message);
+    }
+    let (x, y) = (&a.limits, &b.limits);
+    limit("max_cpu", x.max_cpu.as_ref(), y.max_cpu.as_ref(), changes);
+    limit(
+        "max_memory_mb",
+        x.max_memory_mb.as_ref(),
+        y.max_memory_mb.as_ref(),
+        changes,
+    );
+    limit(
+        "timeout_seconds",
+        x.timeout_seconds.as_ref(),
+        y.timeout_seconds.as_ref(),
+        changes,
+    );
+    limit(
+        "max_processes",
+        x.max_processes.as_ref(),
+        y.max_processes.as_ref(),
+        changes,
+    );
+    limit(
+        "max_disk_mb",
+        x.max_disk_mb.as_ref(),
+        y.max_disk_mb.as_ref(),
+        changes,
+    );
+    limit(
+        "max_output_bytes",
+        x.max_output_bytes.as_ref(),
+        y.max_output_bytes.as_ref(),
+        changes,
+    );
+    let (x, y) = (&a.defaults, &b.defaults);
+    limit(
+        "max_tokens",
+        Some(&x.max_tokens),
+        Some(&y.max_tokens),
+        changes,
+    );
+    limit(
+        "max_tool_calls",
+        Some(&x.max_tool_calls),
+        Some(&y.max_tool_calls),
+        changes,
+    );
+}
+
+fn network(a: &Document, b: &Document, changes: &mut Changes) {
+    let open = |document: &Document| document.defaults.network.value == Verdict::Allow;
+    match (open(a), open(b)) {
+        (false, true) => {
+            let message = "every host may be reached, whether it is listed or not".into();
+            changes.push(Direction::Looser, "network", message);
+            return;
+        }
+        (true, false) => {
+            let message = "only listed hosts may be reached".into();
+            changes.push(Direction::Tighter, "network", message);
+            return;
+        }
+        (true, true) => return,
+        (false, false) => {}
+    }
+    let covered =
+        |list: &[Given<HostRule>], host: &HostRule| list.iter().any(|rule| rule.value.covers(host));
+    for host in &b.network_allowlist {
+        if !covered(&a.network_allowlist, &host.value) {
+            let message = format!("host `{}` may be reached", host.value);
+            changes.push(Direction::Looser, "network", message);
+        }
+    }
+    for host in &a.network_allowlist {
+        if !covered(&b.network_allowlist, &host.value) {
+            let message = format!("host `{}` may not be reached any more", host.value);
+            changes.push(Direction::Tighter, "network", message);
+        }
+    }
+}
+
+fn names(list: &[Given<String>]) -> Vec<&str> {
+    list.iter().map(|given| &*given.value).collect()
+}
+
+fn lists(part: &'static str, what: &str, may: &str, a: &[&str], b: &[&str], changes: &mut Changes) {
+    for name in b.iter().filter(|name| !a.contains(name)) {
+        changes.push(Direction::Looser, part, format!("{what} `{name}` {may}"));
+    }
+    for name in a.iter().filter(|name| !b.contains(name)) {
+        changes.push(
+            Direction::Tighter,
+            part,
+            format!("{what} `{name}` no longer {may}"),
+        );
+    }
+}
+
+fn commands(a: &Document, b: &Document, changes: &mut Changes) {
+    let (was, is) = (names(&a.command_denylist), names(&b.command_denylist));
+    // What leaves a denylist may be run: the two sides change places.
+    lists("commands", "command", "may be run", &is, &was, changes);
+    match (&a.command_allowlist, &b.command_allowlist) {
+        (None, Some(list)) => {
+            let message = format!("only these commands may be run: {}", names(list).join(", "));
+            changes.push(Direction::Tighter, "commands", message);
+        }
+        (Some(_), None) => {
+            let message = "commands that are not on a list may be run".into();
+            changes.push(Direction::Looser, "commands", message);
+        }
+        (Some(a), Some(b)) => {
+            lists(
+                "commands",
+                "command",
+                "may be run",
+                &names(a),
+                &names(b),
+                changes,
+            );
+        }
+        (None, None) => {}
+    }
+}
+
+fn mounts(a: &Document, b: &Document, changes: &mut Changes) {
+    let folders = [
+        (
+            "input_dir",
+            "read",
+            &a.mounts.input_dir,
+            &b.mounts.input_dir,
+        ),
+        (
+            "output_dir",
+            "written",
+            &a.mounts.output_dir,
+            &b.mounts.output_dir,
+        ),
+    ];
+    for (name, verb, a, b) in folders {
+        let (a, b) = (
+            a.as_ref().map(|given| &given.value),
+            b.as_ref().map(|given| &given.value),
+        );
+        if a == b {
+            continue;
+        }
+        if let Some(b) = b {
+            changes.push(
+                Direction::Looser,
+                "mounts",
+                format!("`{b}` may be {verb} ({name})"),
+            );
+        }
+        if let Some(a) = a {
+            let message = format!("`{a}` may not be {verb} any more ({name})");
+            changes.push(Direction::Tighter, "mounts", message);
+        }
+    }
+}
+
+fn environment(a: &Document, b: &Document, changes: &mut Changes) {
+    let value = |document: &Document, name: &str| {
+        let found = document.env.iter().find(|(known, _)| known == name);
+        found.map(|(_, given)| given.value.clone())
+    };
+    let mut all: Vec<&str> = a
+        .env
+        .iter()
+        .chain(&b.env)
+        .map(|(name, _)| &**name)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    for name in all {
+        let message = match (value(a, name), value(b, name)) {
+            (a, b) if a == b => continue,
+            (None, _) => format!("variable `{name}` is set"),
+            (_, None) => format!("variable `{name}` is not set any more"),
+            _ => format!("variable `{name}` has another value"),
+        };
+        changes.push(Direction::Changed, "env", message);
+    }
+}

@@ -1,0 +1,92 @@
+//! Lines in, lines out: for comparing decisions with those of another evaluator.
+
+use std::sync::Arc;
+
+use crate::document::Document;
+use crate::problem::{Entry, Fault, Log, Position};
+use crate::set::PolicySet;
+use crate::tree::{self, Compat, Kind, Node};
+use crate::value::{Map, Value, write_json};
+
+/// Answers one line `{"id", "policies": [...], "context": {...}}` with one line
+/// `{"id", "allowed", "matched_rule", "action", "reason"}`. Policies are read as AGT reads them; a
+/// line or a policy that can't be read is a denial.
+pub fn eval_line(line: &str) -> String {
+    let mut log = Log::new("line");
+    let node = tree::parse_line(line, &mut log);
+    let id = (node.as_ref().and_then(|node| entry(node, "id"))).map_or(Value::Null, Node::to_value);
+    let (allowed, rule, action, reason) = match question(node.as_ref(), log) {
+        Ok((policies, context)) => {
+            let answer = policies.evaluate(&context);
+            (
+                answer.allowed,
+                answer.matched_rule,
+                answer.action.name(),
+                answer.reason,
+            )
+        }
+        Err(problem) => (false, None, "deny", problem),
+    };
+    let mut out = String::from("{\"id\":");
+    write_json(&mut out, &id);
+    out.push_str(if allowed {
+        ",\"allowed\":true"
+    } else {
+        ",\"allowed\":false"
+    });
+    let rule = rule.map_or(Value::Null, Value::Text);
+    for (key, value) in [
+        ("matched_rule", rule),
+        ("action", action.into()),
+        ("reason", reason.into()),
+    ] {
+        out.push_str(",\"");
+        out.push_str(key);
+        out.push_str("\":");
+        write_json(&mut out, &value);
+    }
+    out.push('}');
+    out
+}
+
+fn entry<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    let Kind::Map(pairs) = &node.kind else {
+        return None;
+    };
+    let pair = pairs.iter().find(|pair| pair.key == key)?;
+    Some(&pair.value)
+}
+
+fn question(node: Option<&Node>, mut log: Log) -> Result<(PolicySet, Map), String> {
+    let policies = node.and_then(|node| entry(node, "policies"));
+    let context = node
+        .and_then(|node| entry(node, "context"))
+        .map(Node::to_value);
+    let (Some(Kind::List(policies)), Some(Value::Map(context))) =
+        (policies.map(|node| &node.kind), context)
+    else {
+        if !log.failed() {
+            let fault = Fault::new(
+                "policy.line",
+                "a line needs `policies`, a list, and `context`, a map",
+            );
+            log.error(Position::START, &Entry::Root, fault);
+        }
+        return Err(first_error(log.finish()));
+    };
+    let mut documents: Vec<Arc<Document>> = Vec::new();
+    for (at, policy) in policies.iter().enumerate() {
+        let log = Log::new(&format!("policies[{at}]"));
+        let loaded = Document::from_tree(Some(policy), Compat::Agt, log);
+        documents.push(loaded.map_err(|problems| first_error(problems.0))?.document);
+    }
+    Ok((PolicySet::new(documents), context))
+}
+
+fn first_error(problems: Vec<crate::Problem>) -> String {
+    let errors = problems
+        .iter()
+        .filter(|problem| problem.severity == crate::Severity::Error);
+    let first = errors.map(ToString::to_string).next();
+    format!("invalid policy: {}", first.unwrap_or_default())
+}

@@ -1,0 +1,79 @@
+//! One sentence for each rule.
+
+use crate::document::{Condition, Operator};
+use crate::engine::Finding;
+use crate::problem::quoted;
+use crate::value::{Map, Value};
+
+pub(super) fn why(condition: &Condition, finding: Option<&Finding>, context: &Map) -> String {
+    let field = format!("`{}`", condition.field);
+    let matched = match finding {
+        None => return "a rule before it decided".into(),
+        Some(Finding::Failed(problem)) => return problem.clone(),
+        Some(Finding::Missing) => {
+            let null = context.contains_key(&condition.field);
+            return if null {
+                format!("{field} is null, which matches nothing")
+            } else {
+                format!("{field} is not in the context")
+            };
+        }
+        Some(Finding::Match) => true,
+        Some(Finding::NoMatch) => false,
+    };
+    let given = context.get(&condition.field).map(shown).unwrap_or_default();
+    let wanted = shown(&condition.value);
+    let verb = |yes: &'static str, no: &'static str| if matched { yes } else { no };
+    match condition.operator {
+        Operator::Contains => format!("{field} {} {wanted}", verb("contains", "does not contain")),
+        Operator::Matches => {
+            let pattern = quoted(&condition.value.to_text());
+            format!("{field} {} {pattern}", verb("matches", "does not match"))
+        }
+        Operator::Eq => format!(
+            "{field} is {given}{}",
+            if matched {
+                String::new()
+            } else {
+                format!(", not {wanted}")
+            }
+        ),
+        Operator::Ne => format!(
+            "{field} is {given}{}",
+            if matched {
+                format!(", not {wanted}")
+            } else {
+                String::new()
+            }
+        ),
+        Operator::In => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("in", "not in")
+        ),
+        Operator::NotIn => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("not in", "in")
+        ),
+        Operator::Gt => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("more than", "not more than")
+        ),
+        Operator::Lt => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("less than", "not less than")
+        ),
+        Operator::Gte => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("at least", "less than")
+        ),
+        Operator::Lte => format!(
+            "{field} is {given}, which is {} {wanted}",
+            verb("at most", "more than")
+        ),
+    }
+}
+
+/// A value in a sentence.
+pub(super) fn shown(value: &Value) -> String {
+    quoted(&value.to_text())
+}

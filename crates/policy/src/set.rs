@@ -1,0 +1,144 @@
+//! The policies that hold together, and the decision they give.
+
+use std::sync::Arc;
+
+use crate::context::Request;
+use crate::decision::{Action, Decider, Decision};
+use crate::document::{Digest, Document, Given, Verdict};
+use crate::engine::{Answer, Engine, Fallback, Place};
+use crate::folder;
+use crate::value::Map;
+
+/// Checked policies, ready to decide. With none of them, everything is allowed that is asked.
+#[derive(Debug)]
+pub struct PolicySet {
+    documents: Vec<Arc<Document>>,
+    engine: Engine,
+    digest: Digest,
+}
+
+impl PolicySet {
+    /// Several documents are one list of rules; the first document's default counts.
+    pub fn new(documents: Vec<Arc<Document>>) -> Self {
+        let mut places: Vec<Place> = (documents.iter().enumerate())
+            .flat_map(|(document, content)| {
+                (0..content.rules.len()).map(move |rule| Place { document, rule })
+            })
+            .collect();
+        sort(&documents, &mut places);
+        let fallback = Fallback {
+            action: documents
+                .first()
+                .map_or(Verdict::Allow, |first| first.defaults.action.value),
+            policy: documents.first().map(|first| first.name.clone()),
+        };
+        Self::with(documents, &places, fallback)
+    }
+
+    /// The policies of the folders from the root down to one path: what a folder says can be
+    /// narrowed further down, and a denial can't be taken back. Nothing if none of them is for
+    /// this path.
+    pub fn in_folder(chain: &[Arc<Document>], path: &str) -> Option<Self> {
+        let documents = folder::chain(chain, path);
+        let last = documents.last()?;
+        let fallback = Fallback {
+            action: last.defaults.action.value,
+            policy: Some("folder-scoped".into()),
+        };
+        let mut places = folder::merge(&documents);
+        sort(&documents, &mut places);
+        Some(Self::with(documents, &places, fallback))
+    }
+
+    fn with(documents: Vec<Arc<Document>>, places: &[Place], fallback: Fallback) -> Self {
+        Self {
+            digest: Digest::of_all(documents.iter().map(|document| &document.digest)),
+            engine: Engine::new(documents.clone(), places, fallback),
+            documents,
+        }
+    }
+
+    pub fn documents(&self) -> &[Arc<Document>] {
+        &self.documents
+    }
+
+    /// Of all documents together; of one, its own.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What the rules say to a context, as AGT's evaluator would.
+    pub fn evaluate(&self, context: &Map) -> Answer {
+        self.engine.evaluate(context)
+    }
+
+    /// The policy whose lists of commands forbid the program, and why.
+    pub fn forbids(&self, program: &str) -> Option<String> {
+        let on = |list: &[Given<String>]| list.iter().any(|entry| names(&entry.value, program));
+        self.documents.iter().find_map(|document| {
+            let name = &document.name;
+            if on(&document.command_denylist) {
+                return Some(format!(
+                    "`{program}` is on the command denylist of policy `{name}`"
+                ));
+            }
+            match &document.command_allowlist {
+                Some(list) if !on(list) => Some(format!(
+                    "`{program}` is not on the command allowlist of policy `{name}`"
+                )),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// An entry is a name, for programs in any folder, or a path.
+fn names(entry: &str, program: &str) -> bool {
+    if entry.starts_with('/') {
+        return entry == program;
+    }
+    program.rsplit('/').next() == Some(entry)
+}
+
+fn sort(documents: &[Arc<Document>], places: &mut [Place]) {
+    // Stable: of equal priorities, the one that is written first stays first.
+    places.sort_by_key(|place| {
+        std::cmp::Reverse(documents[place.document].rules[place.rule].priority)
+    });
+}
+
+impl Decider for PolicySet {
+    fn decide(&self, request: &Request<'_>) -> Decision {
+        if request.action == Action::Run
+            && let Some(program) = request.command.and_then(<[String]>::first)
+            && let Some(reason) = self.forbids(program)
+        {
+            return Decision {
+                allowed: false,
+                code: "policy.command".into(),
+                rule: None,
+                reason,
+            };
+        }
+        let answer = self.evaluate(&request.context());
+        let code = match (&answer.error, &answer.matched_rule) {
+            (Some(_), _) => "policy.error",
+            (None, Some(_)) => "policy.rule",
+            (None, None) => "policy.default",
+        };
+        let reason = match answer.error {
+            Some(error) => format!("{}: {error}", answer.reason),
+            None => answer.reason,
+        };
+        Decision {
+            allowed: answer.allowed,
+            code: code.into(),
+            rule: answer.matched_rule,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! JSON, with the place of every value.
+
+use super::{Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, too_deep, too_many};
+use crate::problem::{Entry, Fault, Log, Position, quoted};
+use crate::value::Value;
+
+pub(super) fn parse(text: &str, compat: Compat, log: &mut Log) -> Option<Node> {
+    let mut reader = Reader {
+        rest: text,
+        at: Position::START,
+        compat,
+        depth: 0,
+        nodes: 0,
+        log,
+    };
+    let node = reader.value().ok()?;
+    reader.space();
+    if !reader.rest.is_empty() {
+        let _ = reader.fail::<()>("something after the end");
+        return None;
+    }
+    Some(node)
+}
+
+/// The reason is in the log already.
+struct Stop;
+
+struct Reader<'t, 'l> {
+    rest: &'t str,
+    at: Position,
+    compat: Compat,
+    depth: usize,
+    nodes: usize,
+    log: &'l mut Log,
+}
+
+impl<'t> Reader<'t, '_> {
+    fn fail<T>(&mut self, problem: impl AsRef<str>) -> Result<T, Stop> {
+        let fault = Fault::new("policy.json", format!("not JSON: {}", problem.as_ref()));
+        self.log.error(self.at, &Entry::Root, fault);
+        Err(Stop)
+    }
+
+    /// Takes that many bytes, which end at a character.
+    fn take(&mut self, bytes: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        for c in taken.chars() {
+            if c == '\n' {
+                self.at.line += 1;
+                self.at.column = 1;
+            } else {
+                self.at.column += 1;
+            }
+        }
+        taken
+    }
+
+    fn space(&mut self) {
+        let end = self.rest.find(|c| !matches!(c, ' ' | '\t' | '\n' | '\r'));
+        self.take(end.unwrap_or(self.rest.len()));
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest.starts_with(token);
+        if found {
+            self.take(token.len());
+        }
+        found
+    }
+
+    fn value(&mut self) -> Result<Node, Stop> {
+        self.space();
+        let at = self.at;
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            too_many(at, self.log);
+            return Err(Stop);
+        }
+        let kind = match self.rest.as_bytes().first() {
+            Some(b'{') => self.nested(Self::map)?,
+            Some(b'[') => self.nested(Self::list)?,
+            Some(b'"') => Kind::Scalar(Value::Text(self.text()?)),
+            Some(b'-' | b'0'..=b'9') => Kind::Scalar(self.number()?),
+            Some(_) => Kind::Scalar(self.word()?),
+            None => return self.fail("the text ends where a value should be"),
+        };
+        Ok(Node { at, kind })
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, Stop>) -> Result<Kind, Stop> {
+        if self.depth >= MAX_DEPTH {
+            too_deep(self.at, self.log);
+            return Err(Stop);
+        }
+        self.depth += 1;
+        let kind = read(self)?;
+        self.depth -= 1;
+        Ok(kind)
+    }
+
+    fn list(&mut self) -> Result<Kind, Stop> {
+        self.take(1);
+        let mut items = Vec::new();
+        self.space();
+        if self.eat("]") {
+            return Ok(Kind::List(items));
+        }
+        loop {
+            items.push(self.value()?);
+            self.space();
+            if self.eat("]") {
+                return Ok(Kind::List(items));
+            }
+            if !self.eat(",") {
+                return self.fail("a list goes on with `,` or ends with `]`");
+            }
+        }
+    }
+
+    fn map(&mut self) -> Result<Kind, Stop> {
+        self.take(1);
+        let mut pairs = Pairs::default();
+        self.space();
+        if self.eat("}") {
+            return Ok(Kind::Map(pairs.pairs));
+        }
+        loop {
+            self.space();
+            let at = self.at;
+            if !self.rest.starts_with('"') {
+                return self.fail("a key must be text in double quotes");
+            }
+            let key = self.text()?;
+            self.space();
+            if !self.eat(":") {
+                return self.fail("a key must be followed by `:`");
+            }
+            let value = self.value()?;
+            pairs.insert(Pair { key, at, value }, self.compat, self.log);
+            self.space();
+            if self.eat("}") {
+                return Ok(Kind::Map(pairs.pairs));
+            }
+            if !self.eat(",") {
+                return self.fail("a map goes on with `,` or ends with `}`");
+            }
+        }
+    }
+
+    fn word(&mut self) -> Result<Value, Stop> {
+        let words = [
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("null", Value::Null),
+        ];
+        for (word, value) in words {
+            if self.eat(word) {
+                return Ok(value);
+            }
+        }
+        // What Python reads beyond the standard.
+        if self.compat == Compat::Agt {
+            for (word, value) in [("NaN", f64::NAN), ("Infinity", f64::INFINITY)] {
+                if self.eat(word) {
+                    return Ok(Value::Float(value));
+                }
+            }
+        }
+        let word: String = self
+            .rest
+            .chars()
+            .take_while(|c| c.is_alphanumeric())
+            .collect();
+        self.fail(format!("{} is no value", quoted(&word)))
+    }
+
+    fn number(&mut self) -> Result<Value, Stop> {
+        if self.compat == Compat::Agt && self.eat("-Infinity") {
+            return Ok(Value::Float(f64::NEG_INFINITY));
+        }
+        let end = self
+            .rest
+            .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'))
+            .unwrap_or(self.rest.len());
+        let number = &self.rest[..end];
+        let Some(value) = read_number(number) else {
+            return self.fail(format!("{} is no number", quoted(number)));
+        };
+        self.take(end);
+        Ok(value)
+    }
+
+    fn text(&mut self) -> Result<String, Stop> {
+        self.take(1);
+        let mut text = String::new();
+        loop {
+            let plain = self.rest.find(|c| matches!(c, '"' | '\\' | '\0'..='\x1f'));
+            let Some(plain) = plain else {
+                return self.fail("text without its closing `\"`");
+            };
+            text.push_str(self.take(plain));
+            match self.rest.as_bytes().first() {
+                Some(b'"') => {
+                    self.take(1);
+                    return Ok(text);
+                }
+                Some(b'\\') => text.push(self.escape()?),
+                _ => {
+                    return self
+                        .fail("a line break or control character in text; write it as an escape");
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, Stop> {
+        let Some(kind) = self.rest.chars().nth(1) else {
+            return self.fail("text without its closing `\"`");
+        };
+        let plain = match kind {
+            '"' | '\\' | '/' => kind,
+            'b' => '\x08',
+            'f' => '\x0c',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => return self.code(),
+            other => return self.fail(format!("unknown escape {}", quoted(&format!("\\{other}")))),
+        };
+        self.take(2);
+        Ok(plain)
+    }
+
+    /// `\u2603`, or the two halves of a character beyond the first plane.
+    fn code(&mut self) -> Result<char, Stop> {
+        let Some(first) = hex(self.rest) else {
+            return self.fail("`\\u` needs four hexadecimal digits");
+        };
+        if !(0xd800..0xe000).contains(&first) {
+            self.take(6);
+            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        let second = self.rest.get(6..).and_then(hex);
+        let whole = second
+            .filter(|second| first < 0xdc00 && (0xdc00..0xe000).contains(second))
+            .and_then(|second| {
+                char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))
+            });
+        match whole {
+            Some(c) => {
+                self.take(12);
+                Ok(c)
+            }
+            None => self.fail("half a character (a lone surrogate)"),
+        }
+    }
+}
+
+fn hex(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let all_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    all_hex
+        .then(|| u32::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+fn read_number(text: &str) -> Option<Value> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let whole_end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
+    let (whole, rest) = digits.split_at(whole_end);
+    if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
+        return None;
+    }
+    if rest.is_empty() {
+        return Value::integer(text);
+    }
+    let (part, exponent) = match rest.find(['e', 'E']) {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        None => (rest, None),
+    };
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let part_is_sound = part.is_empty() || part.strip_prefix('.').is_some_and(is_digits);
+    let exponent_is_sound =
+        exponent.is_none_or(|text| is_digits(text.strip_prefix(['+', '-']).unwrap_or(text)));
+    (part_is_sound && exponent_is_sound)
+        .then(|| text.parse().ok().map(Value::Float))
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, compat: Compat) -> Result<Value, String> {
+        let mut log = Log::new("test.json");
+        let node = parse(text, compat, &mut log);
+        let failed = log.failed();
+        let problems = log.finish();
+        match node {
+            Some(node) if !failed => Ok(node.to_value()),
+            _ => Err(problems[0].to_string()),
+        }
+    }
+
+    #[test]
+    fn values_of_every_kind_are_read() {
+        let text = r#" {"a": [1, -2.5, 1e3, true, null, "\u00e9\ud83d\ude00\n"], "b": {}} "#;
+        let value = read(text, Compat::Strict).expect("sound");
+        let expected = Value::Map(
+            [
+                (
+                    "a",
+                    Value::List(vec![
+                        Value::Int(1),
+                        Value::Float(-2.5),
+                        Value::Float(1000.0),
+                        Value::Bool(true),
+                        Value::Null,
+                        "é😀\n".into(),
+                    ]),
+                ),
+                ("b", Value::Map(crate::Map::new())),
+            ]
+            .into_iter()
+            .collect(),
+        );
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let cases = [
+            ("", "1:1: not JSON: the text ends"),
+            ("{\"a\": 01}", "1:7: not JSON: `01` is no number"),
+            ("[1,\n 2,]", "2:4: not JSON: `` is no value"),
+            ("{a: 1}", "1:2: not JSON: a key must be text"),
+            ("\"\\ud800\"", "1:2: not JSON: half a character"),
+            ("\"\\x\"", "1:2: not JSON: unknown escape `\\x`"),
+            ("[1] 2", "1:5: not JSON: something after the end"),
+            (
+                "{\"a\":1,\n\"a\":2}",
+                "2:1: the key `a` was given on line 1",
+            ),
+            ("NaN", "1:1: not JSON: `NaN` is no value"),
+            ("\"a\nb\"", "1:3: not JSON: a line break"),
+            ("1.", "1:1: not JSON: `1.` is no number"),
+            (".5", "1:1: not JSON: `` is no value"),
+        ];
+        for (text, problem) in cases {
+            let found = read(text, Compat::Strict).expect_err(text);
+            assert!(found.contains(problem), "{text}: {found}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(
+            read(&deep, Compat::Strict)
+                .expect_err("deep")
+                .contains("nested deeper")
+        );
+    }
+
+    #[test]
+    fn with_agt_the_last_key_counts_and_infinity_is_a_number() {
+        let value = read("{\"a\":1,\"a\":-Infinity}", Compat::Agt).expect("lenient");
+        let expected = [("a", Value::Float(f64::NEG_INFINITY))]
+            .into_iter()
+            .collect();
+        assert_eq!(value, Value::Map(expected));
+    }
+}

@@ -1,0 +1,407 @@
+//! Decisions, with several policies, in folders, and with their reasons.
+
+use std::sync::Arc;
+
+use brig_policy::{
+    Action, Cases, Compat, Decider, Direction, Document, Map, Outcome, PolicySet, Request, Value,
+    diff,
+};
+
+fn document(file: &str, text: &str) -> Arc<Document> {
+    let loaded = Document::load(file, text, Compat::Strict);
+    loaded
+        .unwrap_or_else(|problems| panic!("{problems}"))
+        .document
+}
+
+fn set(text: &str) -> PolicySet {
+    PolicySet::new(vec![document("p.yaml", text)])
+}
+
+fn context<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map {
+    facts.into_iter().collect()
+}
+
+fn rule(name: &str, field: &str, operator: &str, value: &str, action: &str, rest: &str) -> String {
+    format!(
+        "  - {{name: {name}, condition: {{field: {field}, operator: {operator}, value: {value}}}, action: {action}{rest}}}\n"
+    )
+}
+
+#[test]
+fn without_policies_all_is_allowed_and_an_empty_one_denies() {
+    let none = PolicySet::new(Vec::new());
+    assert!(none.evaluate(&Map::new()).allowed);
+    let empty = set("name: empty\n").evaluate(&Map::new());
+    assert!(!empty.allowed);
+    assert_eq!(empty.reason, "No rules matched; default action applied");
+}
+
+#[test]
+fn a_request_goes_through_the_same_gate_as_code_and_as_a_command() {
+    let text = format!(
+        "name: p\nrules:\n{}{}defaults: {{action: allow}}\ncommand_denylist: [curl, /opt/tool]\n",
+        rule(
+            "no-rm",
+            "command",
+            "contains",
+            "rm -rf",
+            "deny",
+            ", message: no deleting"
+        ),
+        rule("no-import", "code", "matches", "'import\\s+os'", "deny", ""),
+    );
+    let policies = set(&text);
+    let run = |words: &[&str]| {
+        let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let request = Request {
+            command: Some(&command),
+            ..Request::new("a", Action::Run)
+        };
+        policies.decide(&request)
+    };
+    let code = |code: &str| {
+        let request = Request {
+            code: Some(code.as_bytes()),
+            ..Request::new("a", Action::Execute)
+        };
+        policies.decide(&request)
+    };
+    assert_eq!(run(&["ls"]).code, "policy.default");
+    assert!(run(&["ls"]).allowed);
+    let denied = run(&["sh", "-c", "rm -rf /"]);
+    assert_eq!(
+        (denied.code.as_str(), denied.rule.as_deref()),
+        ("policy.rule", Some("no-rm"))
+    );
+    assert_eq!(denied.reason, "no deleting");
+    assert_eq!(code("import  os").rule.as_deref(), Some("no-import"));
+    assert!(code("print('import')").allowed);
+    for words in [["curl", "x"], ["/usr/bin/curl", "x"], ["/opt/tool", "x"]] {
+        let denied = run(&words);
+        assert_eq!(
+            (denied.allowed, denied.code.as_str()),
+            (false, "policy.command"),
+            "{words:?}"
+        );
+    }
+    assert!(run(&["/usr/bin/tool"]).allowed);
+}
+
+#[test]
+fn with_an_allowlist_no_other_command_runs() {
+    let policies = set("defaults: {action: allow}\ncommand_allowlist: [python3]\n");
+    assert_eq!(policies.forbids("/usr/bin/python3"), None);
+    let reason = policies.forbids("ls").expect("forbidden");
+    assert_eq!(
+        reason,
+        "`ls` is not on the command allowlist of policy `unnamed`"
+    );
+}
+
+#[test]
+fn an_error_denies_and_says_which_rule() {
+    let text = format!(
+        "name: p\nrules:\n{}defaults: {{action: allow}}\n",
+        rule("odd", "agent_id", "gt", "5", "allow", "")
+    );
+    let decision = set(&text).decide(&Request::new("a", Action::Execute));
+    assert_eq!(
+        (decision.allowed, decision.code.as_str()),
+        (false, "policy.error")
+    );
+    assert_eq!(
+        decision.reason,
+        "Policy evaluation error \u{2014} access denied (fail closed): rule `odd` of policy `p`: \
+         text and an integer have no order"
+    );
+}
+
+#[test]
+fn a_search_that_takes_too_long_denies() {
+    let text = format!(
+        "rules:\n{}defaults: {{action: allow}}\n",
+        rule("slow", "code", "matches", "'^(?=a)(a|a)*$'", "deny", "")
+    );
+    let code = format!("{}!", "a".repeat(50));
+    let answer = set(&text).evaluate(&context([("code", code.as_str())]));
+    assert!(!answer.allowed);
+    assert!(answer.error.expect("an error").contains("too many steps"));
+}
+
+#[test]
+fn of_several_documents_the_first_default_counts() {
+    let open = document("a.yaml", "name: a\ndefaults: {action: allow}\n");
+    let closed = document(
+        "b.yaml",
+        &format!(
+            "name: b\nrules:\n{}",
+            rule("r", "x", "eq", "1", "deny", ", priority: 5")
+        ),
+    );
+    let policies = PolicySet::new(vec![open.clone(), closed.clone()]);
+    assert!(policies.evaluate(&Map::new()).allowed);
+    let mut facts = Map::new();
+    facts.insert("x", 1);
+    let answer = policies.evaluate(&facts);
+    assert_eq!(
+        (answer.allowed, answer.policy.as_deref()),
+        (false, Some("b"))
+    );
+    assert!(
+        !PolicySet::new(vec![closed, open])
+            .evaluate(&Map::new())
+            .allowed
+    );
+}
+
+mod folders {
+    use super::*;
+
+    fn chain(texts: &[&str]) -> Vec<Arc<Document>> {
+        texts
+            .iter()
+            .map(|text| document("governance.yaml", text))
+            .collect()
+    }
+
+    fn answer(texts: &[&str], path: &str) -> Option<(bool, Option<String>)> {
+        let policies = PolicySet::in_folder(&chain(texts), path)?;
+        let answer = policies.evaluate(&context([("code", "x"), ("path", path)]));
+        Some((answer.allowed, answer.matched_rule))
+    }
+
+    #[test]
+    fn a_lower_rule_takes_the_place_of_a_higher_one_only_if_it_says_so() {
+        let root = format!("rules:\n{}", rule("r", "code", "eq", "x", "allow", ""));
+        let plain = format!(
+            "rules:\n{}",
+            rule("r", "code", "eq", "x", "deny", ", priority: 9")
+        );
+        let over = format!(
+            "rules:\n{}",
+            rule("r", "code", "eq", "x", "deny", ", override: true")
+        );
+        assert_eq!(
+            answer(&[&root, &plain], "a"),
+            Some((true, Some("r".into())))
+        );
+        assert_eq!(
+            answer(&[&root, &over], "a"),
+            Some((false, Some("r".into())))
+        );
+    }
+
+    #[test]
+    fn a_denial_above_stays_a_denial_and_a_block_does_not() {
+        let deny = format!("rules:\n{}", rule("r", "code", "eq", "x", "deny", ""));
+        let block = format!("rules:\n{}", rule("r", "code", "eq", "x", "block", ""));
+        let over = format!(
+            "rules:\n{}",
+            rule(
+                "r",
+                "code",
+                "eq",
+                "x",
+                "allow",
+                ", override: true, priority: 99"
+            )
+        );
+        assert_eq!(
+            answer(&[&deny, &over], "a"),
+            Some((false, Some("r".into())))
+        );
+        assert_eq!(
+            answer(&[&block, &over], "a"),
+            Some((true, Some("r".into())))
+        );
+    }
+
+    #[test]
+    fn what_does_not_inherit_cuts_off_what_is_above() {
+        let root = format!("rules:\n{}", rule("r", "code", "eq", "x", "deny", ""));
+        let cut = "inherit: false\ndefaults: {action: allow}\n";
+        assert_eq!(answer(&[&root, cut], "a"), Some((true, None)));
+        // Also when its own scope is another.
+        let cut = "inherit: false\nscope: docs/*\n";
+        assert_eq!(answer(&[&root, cut], "src/a"), None);
+    }
+
+    #[test]
+    fn the_lowest_default_counts_among_those_in_scope() {
+        let root = "defaults: {action: deny}\n";
+        let src = "scope: src/*\ndefaults: {action: allow}\n";
+        assert_eq!(answer(&[root, src], "src/a/b.py"), Some((true, None)));
+        assert_eq!(answer(&[root, src], "docs/a.md"), Some((false, None)));
+    }
+}
+
+#[test]
+fn an_explanation_names_every_rule_and_what_would_change_the_answer() {
+    let text = format!(
+        "name: p\nrules:\n{}{}{}{}defaults: {{action: allow, max_memory_mb: 64}}\n",
+        rule("a", "tool_name", "eq", "fetch", "allow", ", priority: 3"),
+        rule("b", "agent_id", "in", "[x, y]", "allow", ", priority: 2"),
+        rule(
+            "c",
+            "code",
+            "contains",
+            "subprocess",
+            "deny",
+            ", priority: 1"
+        ),
+        rule("d", "code", "contains", "eval", "deny", ""),
+    );
+    let policies = set(&text);
+    let facts = context([("agent_id", "z"), ("code", "import subprocess")]);
+    let explanation = policies.explain(&facts);
+    assert!(!explanation.answer.allowed);
+    let told: Vec<_> = (explanation.considered.iter())
+        .map(|considered| (considered.outcome, considered.why.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Outcome::Missing, "`tool_name` is not in the context"),
+            (
+                Outcome::NoMatch,
+                "`agent_id` is `z`, which is not in `['x', 'y']`"
+            ),
+            (Outcome::Match, "`code` contains `subprocess`"),
+            (Outcome::NotReached, "a rule before it decided"),
+        ]
+    );
+    let changes: Vec<&str> = explanation
+        .flips
+        .iter()
+        .map(|flip| flip.change.as_str())
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "if `code` did not contain `subprocess`",
+            "if rule `c` (p.yaml:5) were not in the policy",
+            "if `tool_name` were `fetch`",
+        ]
+    );
+    assert!(explanation.flips.iter().all(|flip| flip.answer.allowed));
+    let memory = (explanation.effective.iter())
+        .find(|effective| effective.name == "max_memory_mb")
+        .expect("known");
+    assert_eq!(memory.value, Value::Int(64));
+    assert_eq!(
+        memory.from.as_ref().map(ToString::to_string).as_deref(),
+        Some("p.yaml:7")
+    );
+    let cpu = (explanation.effective.iter()).find(|effective| effective.name == "max_cpu");
+    assert_eq!(cpu.expect("known").from, None);
+}
+
+#[test]
+fn a_denial_by_default_is_flipped_by_a_rule_or_the_default() {
+    let text = format!(
+        "name: p\nrules:\n{}",
+        rule("a", "tool_name", "in", "[fetch]", "allow", "")
+    );
+    let explanation = set(&text).explain(&context([("code", "x")]));
+    let changes: Vec<&str> = explanation
+        .flips
+        .iter()
+        .map(|flip| flip.change.as_str())
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "if policy `p` said `defaults.action: allow`",
+            "if `tool_name` were `fetch`"
+        ]
+    );
+}
+
+#[test]
+fn of_several_limits_the_strictest_is_effective() {
+    let a = document("a.yaml", "defaults: {max_memory_mb: 64, max_cpu: 2}\n");
+    let b = document("b.yaml", "defaults: {max_memory_mb: 32}\n");
+    let effective = PolicySet::new(vec![a, b]).effective();
+    let find = |name: &str| {
+        effective
+            .iter()
+            .find(|one| one.name == name)
+            .expect("known")
+    };
+    assert_eq!(find("max_memory_mb").value, Value::Int(32));
+    assert_eq!(
+        find("max_memory_mb")
+            .from
+            .as_ref()
+            .expect("given")
+            .file
+            .as_ref(),
+        "b.yaml"
+    );
+    assert_eq!(find("max_cpu").value, Value::Float(2.0));
+}
+
+#[test]
+fn a_diff_says_what_may_newly_be_done() {
+    let before = format!(
+        "name: p\nrules:\n{}{}defaults: {{action: allow, max_memory_mb: 64, timeout_seconds: 10}}\n\
+         network_allowlist: ['*.a.org', b.org]\ntool_allowlist: [x]\ncommand_denylist: [curl, ssh]\n",
+        rule("no-sub", "code", "contains", "subprocess", "deny", ""),
+        rule("no-tool", "tool_name", "not_in", "[x]", "deny", ""),
+    );
+    let after = format!(
+        "name: p\nrules:\n{}{}defaults: {{action: allow, max_memory_mb: 128, timeout_seconds: 5}}\n\
+         network_allowlist: [c.a.org, d.org]\ntool_allowlist: [x, y]\ncommand_denylist: [ssh]\nwaive: [cpu]\n\
+         env: {{A: b}}\n",
+        rule("no-tool", "tool_name", "not_in", "[x, y]", "deny", ""),
+        rule("no-eval", "code", "contains", "eval", "deny", ""),
+    );
+    let (before, after) = (set(&before), set(&after));
+    let changes = diff(&before, &after);
+    let told = |direction: Direction| -> Vec<&str> {
+        let changes = changes
+            .iter()
+            .filter(|change| change.direction == direction);
+        changes.map(|change| change.message.as_str()).collect()
+    };
+    assert_eq!(
+        told(Direction::Looser),
+        [
+            "denied by rule `no-sub` before, allowed by the default now",
+            "denied by rule `no-tool` before, allowed by the default now",
+            "`max_memory_mb` goes from 64 to 128",
+            "host `d.org` may be reached",
+            "tool `y` may be called",
+            "command `curl` may be run",
+            "control `cpu` may be missing",
+        ]
+    );
+    assert_eq!(
+        told(Direction::Tighter),
+        [
+            "allowed by the default before, denied by rule `no-eval` now",
+            "`timeout_seconds` goes from 10 to 5",
+            "host `*.a.org` may not be reached any more",
+            "host `b.org` may not be reached any more",
+        ]
+    );
+    assert_eq!(told(Direction::Changed), ["variable `A` is set"]);
+    assert!(diff(&before, &before).is_empty());
+}
+
+#[test]
+fn cases_tell_what_differs_and_what_is_wrong_with_them() {
+    let policies = set("name: p\ndefaults: {action: allow}\n");
+    let cases = "cases:\n  - context: {a: 1}\n    expect: deny\n  - {name: x, context: {}, expect: {allowed: true, rule: r}}\n";
+    let results = Cases::load("c.yaml", cases).expect("sound").run(&policies);
+    assert_eq!(results[0].name, "case 1");
+    assert_eq!(
+        results[0].differences,
+        ["`allowed` is True, expected False"]
+    );
+    assert_eq!(results[1].differences, ["`rule` is None, expected 'r'"]);
+    let bad = "cases:\n  - {context: 1, expect: maybe}\n  - {expect: {colour: red}}\n";
+    let problems = Cases::load("c.yaml", bad).expect_err("wrong");
+    assert_eq!(problems.errors().count(), 4, "{problems}");
+}
