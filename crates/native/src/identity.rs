@@ -43,15 +43,7 @@ impl Identity {
 /// An id to use in root's place: the usual one, or in a container with a small map the highest
 /// there is. None if only root itself is mapped.
 fn stand_in(map: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(map).ok()?;
-    let ranges: Vec<(u64, u64)> = text
-        .lines()
-        .filter_map(|line| {
-            let mut numbers = line.split_whitespace().map(str::parse);
-            let first = numbers.next()?.ok()?;
-            Some((first, first + numbers.nth(1)?.ok()?))
-        })
-        .collect();
+    let ranges = ranges(&std::fs::read_to_string(map).ok()?);
     let usual = u64::from(STAND_IN);
     let id = if ranges
         .iter()
@@ -62,4 +54,15 @@ fn stand_in(map: &str) -> Option<u32> {
         ranges.iter().map(|(_, end)| end - 1).max()?
     };
     u32::try_from(id).ok().filter(|id| *id != 0)
+}
+
+/// The ids that a map has inside: the first of each range, and the one after its last.
+pub fn ranges(map: &str) -> Vec<(u64, u64)> {
+    map.lines()
+        .filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+            let first = numbers.next()?.ok()?;
+            Some((first, first + numbers.nth(1)?.ok()?))
+        })
+        .collect()
 }
