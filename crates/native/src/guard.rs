@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,6 +46,8 @@ pub struct NativeGuard {
     overlay: bool,
     disk_limit: u64,
     peak: AtomicU64,
+    /// Held while the workspace is mirrored.
+    saving: Arc<tokio::sync::Mutex<()>>,
     /// Whether everything is freed. Held while that is being done, which may be given up and taken
     /// up again.
     released: tokio::sync::Mutex<bool>,
@@ -87,6 +89,7 @@ impl NativeGuard {
             overlay: overlay_layers && !plan.layers().is_empty(),
             disk_limit: plan.limits().disk_bytes.value,
             peak: AtomicU64::new(0),
+            saving: Arc::default(),
             released: tokio::sync::Mutex::new(false),
         }
     }
@@ -245,8 +248,17 @@ impl Guard for NativeGuard {
                 ));
             }
         };
-        brig_sandbox::layers::mirror(workspace.as_fd(), into, self.overlay, self.disk_limit)
-            .map(|_| ())
+        let (into, overlay, limit) = (into.to_owned(), self.overlay, self.disk_limit);
+        // Held to the end, also when the caller stops waiting.
+        let alone = Arc::clone(&self.saving).lock_owned().await;
+        let mirror = move || {
+            let _alone = alone;
+            brig_sandbox::layers::mirror(workspace.as_fd(), &into, overlay, limit).map(drop)
+        };
+        // Timers of others must not wait for the disk.
+        tokio::task::spawn_blocking(mirror)
+            .await
+            .unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)))
             .map_err(|error| Error::io("save the workspace", error))
     }
 
@@ -262,7 +274,9 @@ impl Guard for NativeGuard {
         // The end of the guest is the end of everything in its namespace.
         let ended = self.process.reap().await;
         ended.map_err(|error| Error::io("wait for the end of the sandbox", error))?;
-        // They hold the writable file system, and with it the memory that it takes.
+        // They hold the writable file system, and with it the memory that it takes; and nobody
+        // writes to the host's folders any more.
+        let _quiet = self.saving.lock().await;
         self.places().take();
         if let Some(group) = &self.group {
             remove_group(group).await?;

@@ -152,3 +152,35 @@ fn an_instance_that_is_dropped_is_gone() {
         assert_eq!(groups(), Vec::<String>::new());
     });
 }
+
+/// Saving many files takes a while; what else runs on this thread must go on.
+#[test]
+fn a_save_does_not_hold_up_the_others() {
+    run(async {
+        let backend = NativeBackend::new();
+        let instance = backend.create(&plan(&backend)).await.unwrap();
+        let content = vec![7; 64 << 20];
+        for name in ["one", "two"] {
+            let mut content = content.as_slice();
+            let put = instance.put_file(name, 0o644, &mut content).await;
+            assert_eq!(put.unwrap(), 64 << 20);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut ticks = 0;
+        let mut save = pin!(instance.save(folder.path()));
+        let saved = loop {
+            tokio::select! {
+                biased;
+                saved = &mut save => break saved,
+                () = tokio::time::sleep(Duration::from_millis(1)) => ticks += 1,
+            }
+        };
+        saved.unwrap();
+        assert_eq!(
+            folder.path().join("two").metadata().unwrap().len(),
+            64 << 20
+        );
+        assert!(ticks > 2, "{ticks} ticks");
+        instance.destroy().await.unwrap();
+    });
+}
