@@ -65,14 +65,16 @@ pub(crate) async fn supervise(instance: &dyn Instance, work: Watched) -> Watch {
         timeout: limit,
     } = work;
     let started = Instant::now();
-    if let Ok(ExecCommand::Kill(reason)) = control.try_recv() {
-        return Watch {
-            result: Ok(killed(reason, Duration::ZERO)),
-            lost: false,
-        };
-    }
-
     let (orders, commands) = mpsc::unbounded_channel();
+    while let Ok(order) = control.try_recv() {
+        if let ExecCommand::Kill(reason) = order {
+            return Watch {
+                result: Ok(killed(reason, Duration::ZERO)),
+                lost: false,
+            };
+        }
+        let _ = orders.send(order);
+    }
     let execution = instance.execute(
         permit,
         request,

@@ -39,6 +39,13 @@ const EACH: usize = 128;
 /// A file system's longest name.
 const LONGEST_NAME: usize = 255;
 
+/// Whether a folder can hold something of this name. Callers may make a path of it.
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..")
+        && name.len() <= LONGEST_NAME
+        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
 #[derive(Debug)]
 pub struct Inbox {
     receiver: mpsc::UnboundedReceiver<(Incoming, usize)>,
@@ -74,8 +81,8 @@ impl Outbox {
     pub fn put(&self, incoming: Incoming, length: usize) -> Result<(), String> {
         let names = match &incoming {
             Incoming::Message(FromGuest::Listing { entries, .. }) => {
-                let long = |entry: &brig_wire::Entry| entry.name.len() > LONGEST_NAME;
-                if entries.len() > LISTING_PART || entries.iter().any(long) {
+                let names = entries.iter().all(|entry| is_name(&entry.name));
+                if entries.len() > LISTING_PART || !names {
                     return Err("the guest sent a listing that cannot be".into());
                 }
                 entries.len()

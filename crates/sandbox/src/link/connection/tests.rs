@@ -22,28 +22,30 @@ fn message(message: &FromGuest) -> Vec<u8> {
     brig_wire::encode(Kind::Control, 0, &brig_wire::to_bytes(message).unwrap())
 }
 
-/// Sends until it is cut off, up to `most` frames. Says whether it was.
+/// Sends that many frames. Says whether it was cut off.
 async fn flood(
     connection: &Connection,
     guest: &mut DuplexStream,
     frame: &[u8],
-    most: usize,
+    count: usize,
 ) -> bool {
     use tokio::io::AsyncWriteExt;
-    for _ in 0..most {
+    const LAST: u32 = u32::MAX;
+    let (mut last, mut route) = connection.open(LAST, &[], &[]).unwrap();
+    route.answered();
+    let send = async {
+        for _ in 0..count {
+            guest.write_all(frame).await.unwrap();
+        }
+        let done = message(&FromGuest::Done { id: LAST, bytes: 0 });
+        guest.write_all(&done).await.unwrap();
         // Nobody reads on once it was cut off.
-        let write = timeout(Duration::from_millis(100), guest.write_all(frame));
-        if !matches!(write.await, Ok(Ok(()))) {
-            break;
-        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = send => unreachable!(),
+        answer = last.recv() => answer.is_none(),
     }
-    for _ in 0..100 {
-        if !connection.is_open() {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    false
 }
 
 async fn next_message(guest: &mut DuplexStream) -> ToGuest {
@@ -117,25 +119,28 @@ async fn empty_frames_and_repeated_ends_do_not_pile_up() {
 
 #[tokio::test]
 async fn a_listing_that_cannot_be_ends_the_connection() {
-    for (count, length) in [(brig_wire::LISTING_PART + 1, 1), (1, 256)] {
+    let long = "x".repeat(256);
+    let many = vec!["x"; brig_wire::LISTING_PART + 1];
+    let names = [&long, "", ".", "..", "../escape", "/etc/passwd", "a\0b"];
+    for names in names.map(|name| vec![name]).into_iter().chain([many]) {
         let (connection, mut guest) = connect();
         let (_inbox, _route) = connection.open(7, &[], &[]).unwrap();
-        let entry = |length| Entry {
-            name: vec![b'x'; length],
+        let entry = |name: &str| Entry {
+            name: name.into(),
             kind: EntryKind::File,
             size: 0,
             mode: 0,
         };
-        let listing = |count, length| {
+        let listing = |names: &[&str]| {
             message(&FromGuest::Listing {
                 id: 7,
-                entries: vec![entry(length); count],
+                entries: names.iter().copied().map(entry).collect(),
                 last: false,
             })
         };
-        let fine = listing(brig_wire::LISTING_PART, 255);
+        let fine = listing(&vec![&long[1..]; brig_wire::LISTING_PART]);
         assert!(!flood(&connection, &mut guest, &fine, 1).await);
-        assert!(flood(&connection, &mut guest, &listing(count, length), 1).await);
+        assert!(flood(&connection, &mut guest, &listing(&names), 1).await);
     }
 }
 
