@@ -2,6 +2,7 @@
 //! by subtree; what was checked is pinned by device and inode, so that a link swapped afterwards
 //! leads nowhere.
 
+mod below;
 mod rules;
 mod source;
 mod target;

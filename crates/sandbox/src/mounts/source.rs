@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, lstat, open, readlink};
 
-use super::{refuse, rules};
+use super::{below, refuse, rules};
 use crate::Result;
 use crate::plan::CheckedMount;
 
@@ -166,6 +166,13 @@ fn check_private(found: &Checked, state: Option<&Path>) -> Result<()> {
                 path,
                 format!("it contains `{mark}`; give a folder below it"),
             );
+        }
+    }
+    if found.folder {
+        match below::problem(path) {
+            Ok(None) => {}
+            Ok(Some(problem)) => return refuse(path, problem),
+            Err(error) => return refuse(path, format!("its mounts can't be looked at: {error}")),
         }
     }
     for home in homes() {
