@@ -181,12 +181,10 @@ fn floor() -> Result<(), String> {
         tasks: &[],
     })
     .map_err(failed)?;
-    let (pidfd, _gate) = waiting.release().map_err(failed)?;
-    let status = waitid(
-        rustix::process::WaitId::PidFd(pidfd.as_fd()),
-        WaitIdOptions::EXITED,
-    )
-    .map_err(|error| error.to_string())?;
+    let (child, _gate) = waiting.release().map_err(failed)?;
+    let pid = rustix::process::Pid::from_raw(child.pid() as i32).ok_or("no process id")?;
+    let status = waitid(rustix::process::WaitId::Pid(pid), WaitIdOptions::EXITED)
+        .map_err(|error| error.to_string())?;
     match status.and_then(|status| status.exit_status()) {
         Some(0) => Ok(()),
         other => Err(format!("ended with {other:?}")),
