@@ -10,6 +10,9 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
+/// More than this waits only for a guest that does not read.
+const MOST: usize = 64 * 1024 * 1024;
+
 pub struct Outgoing {
     state: Mutex<State>,
     /// Told when something waits.
@@ -18,7 +21,8 @@ pub struct Outgoing {
 
 struct State {
     stream: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What the stream did not take at once. Bounded by the credit of the channels.
+    /// What the stream did not take at once. Bounded by the credit of the channels, and for a guest
+    /// that sends on and on and never reads what it is granted, by [`MOST`].
     waiting: Vec<u8>,
     sent: usize,
     failed: bool,
@@ -42,7 +46,7 @@ impl Outgoing {
     pub fn push(&self, frame: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rest = frame;
-        if state.waiting.is_empty() {
+        if state.waiting.is_empty() && !state.failed {
             let mut nobody = Context::from_waker(Waker::noop());
             while !rest.is_empty() {
                 match state.write(&mut nobody, rest) {
@@ -51,7 +55,12 @@ impl Outgoing {
                 }
             }
         }
+        if state.waiting.len() + rest.len() > MOST {
+            state.failed = true;
+        }
         if state.failed {
+            state.waiting = Vec::new();
+            state.sent = 0;
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         if !rest.is_empty() {
@@ -106,5 +115,71 @@ impl State {
         };
         self.failed |= matches!(written, Poll::Ready(Err(_)));
         written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes nothing.
+    struct Deaf;
+
+    impl AsyncWrite for Deaf {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn a_guest_that_never_reads_is_given_up() {
+        let outgoing = Outgoing::new(Box::new(Deaf));
+        let frame = vec![0; 1024 * 1024];
+        let taken = (0..100)
+            .take_while(|_| outgoing.push(&frame).is_ok())
+            .count();
+        assert_eq!(taken, MOST / frame.len());
+        assert!(outgoing.push(b"x").is_err());
+        let state = outgoing.state.lock().unwrap();
+        assert_eq!(state.waiting.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn frames_come_out_whole_and_in_order() {
+        let (ours, mut theirs) = tokio::io::duplex(1000);
+        let outgoing = std::sync::Arc::new(Outgoing::new(Box::new(ours)));
+        let draining = std::sync::Arc::clone(&outgoing);
+        let drain = tokio::spawn(async move { draining.drain().await });
+        let mut expected = Vec::new();
+        let mut got = Vec::new();
+        for number in 0..200u32 {
+            let frame = number.to_le_bytes().repeat(500);
+            outgoing.push(&frame).unwrap();
+            expected.extend(frame);
+            let mut piece = [0; 1500];
+            let count = tokio::io::AsyncReadExt::read(&mut theirs, &mut piece)
+                .await
+                .unwrap();
+            got.extend_from_slice(&piece[..count]);
+        }
+        while got.len() < expected.len() {
+            let mut piece = [0; 1500];
+            let count = tokio::io::AsyncReadExt::read(&mut theirs, &mut piece)
+                .await
+                .unwrap();
+            got.extend_from_slice(&piece[..count]);
+        }
+        assert!(got == expected);
+        drain.abort();
     }
 }
