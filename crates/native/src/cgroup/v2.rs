@@ -103,6 +103,12 @@ pub fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> 
         numbers,
         name,
     };
+    limit(&folder, numbers)?;
+    group.start_in = Some(OwnedFd::from(File::open(&folder)?));
+    Ok(group)
+}
+
+fn limit(folder: &Path, numbers: Numbers) -> io::Result<()> {
     fs::write(folder.join("memory.max"), numbers.memory.to_string())?;
     let swap = folder.join("memory.swap.max");
     if swap.exists() {
@@ -110,9 +116,7 @@ pub fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> 
     }
     fs::write(folder.join("pids.max"), numbers.processes.to_string())?;
     let quota = (numbers.cpus * PERIOD_US as f64) as u64;
-    fs::write(folder.join("cpu.max"), format!("{quota} {PERIOD_US}"))?;
-    group.start_in = Some(OwnedFd::from(File::open(&folder)?));
-    Ok(group)
+    fs::write(folder.join("cpu.max"), format!("{quota} {PERIOD_US}"))
 }
 
 fn files(folder: &Path) -> Files {
@@ -135,11 +139,10 @@ fn user_manager(mount: &Path) -> bool {
             .is_some_and(|folder| Path::new(&folder).join("systemd/private").exists())
 }
 
-/// Asks the user's service manager for a scope with these limits around a process, and makes sure
-/// that they are in place.
+/// Asks the user's service manager for a scope around a process, and puts the limits on a group
+/// below it. On the scope itself they would not do: for one program that is killed for want of
+/// memory there, the manager ends the whole scope.
 pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBuf, Files)> {
-    let quota = ((numbers.cpus * 1e6) as u64).to_string();
-    let (memory, tasks) = (numbers.memory.to_string(), numbers.processes.to_string());
     let (unit, pid_text) = (format!("{name}.scope"), pid.to_string());
     let arguments = [
         "--user",
@@ -151,23 +154,18 @@ pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBu
         "ssa(sv)a(sa(sv))",
         &unit,
         "fail",
-        "5",
+        "3",
         "PIDs",
         "au",
         "1",
         &pid_text,
-        "MemoryMax",
-        "t",
-        &memory,
-        "MemorySwapMax",
-        "t",
-        "0",
-        "TasksMax",
-        "t",
-        &tasks,
-        "CPUQuotaPerSecUSec",
-        "t",
-        &quota,
+        "Delegate",
+        "b",
+        "true",
+        // Forgotten also when it failed.
+        "CollectMode",
+        "s",
+        "inactive-or-failed",
         "0",
     ];
     let output = tokio::process::Command::new("busctl")
@@ -182,18 +180,23 @@ pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBu
     }
     // The answer comes before the process has moved.
     for _ in 0..200 {
-        if let Some(folder) = scope_folder(pid, &unit) {
-            let limit = fs::read_to_string(folder.join("memory.max")).unwrap_or_default();
-            let processes = fs::read_to_string(folder.join("pids.max")).unwrap_or_default();
-            if limit.trim().parse() == Ok(numbers.memory) && processes.trim() == tasks {
-                let files = files(&folder);
-                return Ok((folder, files));
+        if let Some(scope) = scope_folder(pid, &unit) {
+            let folder = scope.join("sandbox");
+            fs::create_dir(&folder)?;
+            fs::write(folder.join("cgroup.procs"), &pid_text)?;
+            if !hand_on(&scope) {
+                return Err(io::Error::other(
+                    "the scope of the user's systemd lacks a controller",
+                ));
             }
+            limit(&folder, numbers)?;
+            let files = files(&folder);
+            return Ok((folder, files));
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     Err(io::Error::other(
-        "the user's systemd did not put the limits in place",
+        "the user's systemd did not move the sandbox into its scope",
     ))
 }
 
