@@ -1,10 +1,25 @@
 //! Records of what was allowed, denied and attempted.
 
+pub mod canonical;
+pub mod escape;
 mod hash;
+pub mod head;
+pub mod line;
+pub mod log;
 mod memory;
+pub mod note;
+mod pending;
+pub mod proof;
+pub mod receipt;
 mod record;
 pub mod tree;
+pub mod verify;
 
 pub use hash::Hash;
+pub use head::Head;
+pub use log::{Durability, Log, LogError, Options};
 pub use memory::MemoryLog;
-pub use record::{Event, Record, RecordError, Recorder};
+pub use pending::Pending;
+pub use proof::{Proof, Proved};
+pub use receipt::{Receipt, Verdict};
+pub use record::{Command, Egress, Event, Record, RecordError, Recorder, Tool};

@@ -1,8 +1,11 @@
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::pending::Pending;
+use crate::receipt::Receipt;
 
 /// One fact worth keeping.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Record {
     pub at: Timestamp,
     pub agent: String,
@@ -13,7 +16,7 @@ pub struct Record {
 }
 
 /// What happened. Never holds values of environment variables or credentials.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     SessionCreated {
@@ -53,6 +56,81 @@ pub enum Event {
         code: String,
         message: String,
     },
+    /// All about one execution, whatever became of it.
+    Receipt(Box<Receipt>),
+    /// A connection, or a name to look up, that the sandbox asked for.
+    EgressDecided(Egress),
+    /// A program that the sandbox tried to start.
+    CommandAttempted(Command),
+    /// A call of a tool outside of the sandbox.
+    ToolCalled(Tool),
+    /// A control that the policy asks for and the operator does without.
+    ControlWaived {
+        control: String,
+    },
+    AllowlistChanged {
+        layer: String,
+        added: Vec<String>,
+        removed: Vec<String>,
+    },
+    /// Records like one that was kept, and that were not kept themselves because there were too
+    /// many of them.
+    Suppressed {
+        /// The `event` of what was left out.
+        of: String,
+        allowed: bool,
+        /// What they had in common. Nothing if they had little.
+        subject: Option<String>,
+        count: u64,
+    },
+    /// The first record of a log.
+    LogCreated {
+        origin: String,
+        key: String,
+    },
+    /// The new key speaks from the next head on. Each key signs for the other.
+    KeyRotated {
+        from: String,
+        to: String,
+        signed_by_from: String,
+        signed_by_to: String,
+    },
+    /// What a crash left behind an unfinished record was cut off.
+    LogRepaired {
+        bytes: u64,
+        digest: String,
+    },
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Egress {
+    pub allowed: bool,
+    pub code: String,
+    pub rule: Option<String>,
+    pub protocol: String,
+    pub host: String,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Command {
+    pub allowed: bool,
+    pub code: String,
+    pub rule: Option<String>,
+    pub program: String,
+    pub arguments: Vec<String>,
+    /// Where in the program it was asked for, if the interpreter told.
+    pub caller: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Tool {
+    pub allowed: bool,
+    pub code: String,
+    pub rule: Option<String>,
+    pub tool: String,
+    pub arguments_digest: Option<String>,
+    pub success: Option<bool>,
 }
 
 /// The record could not be kept, so what it describes must not happen.
@@ -60,7 +138,31 @@ pub enum Event {
 #[error("the evidence could not be written: {0}")]
 pub struct RecordError(pub String);
 
-/// A place where records are kept. Returning `Ok` means the record will not be lost.
+/// A place where records are kept.
+///
+/// Calls are kept in order: when a record is safe, so is everything that was given before it.
 pub trait Recorder: Send + Sync + std::fmt::Debug {
+    /// Keeps a record. `Ok` means that it will not be lost, even if the machine stops.
     fn append(&self, record: Record) -> Result<(), RecordError>;
+
+    /// Begins to keep records. What they describe may happen once the answer is there, so that
+    /// other work can be done until then.
+    fn begin(&self, records: Vec<Record>) -> Pending {
+        Pending::ready(
+            records
+                .into_iter()
+                .try_for_each(|record| self.append(record)),
+        )
+    }
+
+    /// Keeps a record of something that happens within an execution. It outlives this process at
+    /// once, and the machine with whatever is kept next.
+    fn note(&self, record: Record) -> Result<(), RecordError> {
+        self.append(record)
+    }
+
+    /// Keeps the records that end an execution, before its answer is given.
+    fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
+        self.begin(records).wait()
+    }
 }

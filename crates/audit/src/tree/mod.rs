@@ -8,9 +8,7 @@ mod proof;
 mod stored;
 
 pub use frontier::Frontier;
-pub use proof::{
-    Nodes, consistency, inclusion, root, verify_consistency, verify_inclusion,
-};
+pub use proof::{Nodes, consistency, inclusion, root, verify_consistency, verify_inclusion};
 pub use stored::{stored_count, stored_index};
 
 #[cfg(test)]

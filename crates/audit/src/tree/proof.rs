@@ -1,5 +1,6 @@
 use std::io;
 
+use super::stored_index;
 use crate::Hash;
 
 /// Where the nodes of full subtrees can be read.
@@ -7,8 +8,17 @@ pub trait Nodes {
     fn node(&self, level: u32, index: u64) -> io::Result<Hash>;
 }
 
+/// In the order of [`stored_index`].
+impl Nodes for Vec<Hash> {
+    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
+        let place = usize::try_from(stored_index(level, index)).ok();
+        let node = place.and_then(|place| self.get(place));
+        node.copied().ok_or_else(out_of_range)
+    }
+}
+
 /// The root of the tree over the first `size` leaves.
-pub fn root(nodes: &impl Nodes, size: u64) -> io::Result<Hash> {
+pub fn root(nodes: &dyn Nodes, size: u64) -> io::Result<Hash> {
     if size == 0 {
         return Ok(Hash::of(b""));
     }
@@ -16,7 +26,7 @@ pub fn root(nodes: &impl Nodes, size: u64) -> io::Result<Hash> {
 }
 
 /// RFC 6962, 2.1.1: the siblings on the way from a leaf to the root, the lowest first.
-pub fn inclusion(nodes: &impl Nodes, index: u64, size: u64) -> io::Result<Vec<Hash>> {
+pub fn inclusion(nodes: &dyn Nodes, index: u64, size: u64) -> io::Result<Vec<Hash>> {
     if index >= size {
         return Err(out_of_range());
     }
@@ -37,7 +47,7 @@ pub fn inclusion(nodes: &impl Nodes, index: u64, size: u64) -> io::Result<Vec<Ha
 }
 
 /// RFC 6962, 2.1.2: that the tree over `old` leaves is a prefix of the tree over `new` leaves.
-pub fn consistency(nodes: &impl Nodes, old: u64, new: u64) -> io::Result<Vec<Hash>> {
+pub fn consistency(nodes: &dyn Nodes, old: u64, new: u64) -> io::Result<Vec<Hash>> {
     if old > new {
         return Err(out_of_range());
     }
@@ -66,7 +76,7 @@ pub fn consistency(nodes: &impl Nodes, old: u64, new: u64) -> io::Result<Vec<Has
 }
 
 /// The root of the subtree over `start..end`, where `start` is a boundary that splitting met.
-fn range(nodes: &impl Nodes, start: u64, end: u64) -> io::Result<Hash> {
+fn range(nodes: &dyn Nodes, start: u64, end: u64) -> io::Result<Hash> {
     let mut at = end;
     let mut root: Option<Hash> = None;
     // From the smallest full subtree at the right to the largest at the left.

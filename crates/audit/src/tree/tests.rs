@@ -1,32 +1,22 @@
-use std::io;
-
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use sha2::Sha256;
 
 use super::*;
 use crate::Hash;
 
-#[derive(Default)]
-struct Stored(Vec<Hash>);
-
-impl Nodes for Stored {
-    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
-        let place = usize::try_from(stored_index(level, index)).expect("small");
-        self.0.get(place).copied().ok_or(io::ErrorKind::NotFound.into())
-    }
-}
-
-fn grow(leaves: &[Vec<u8>]) -> (Frontier, Stored) {
-    let (mut frontier, mut stored) = (Frontier::default(), Stored::default());
+fn grow(leaves: &[Vec<u8>]) -> (Frontier, Vec<Hash>) {
+    let (mut frontier, mut stored) = (Frontier::default(), Vec::new());
     for leaf in leaves {
-        frontier.push(Hash::leaf(leaf), |hash| stored.0.push(*hash));
-        assert_eq!(stored.0.len() as u64, stored_count(frontier.size()));
+        frontier.push(Hash::leaf(leaf), |hash| stored.push(*hash));
+        assert_eq!(stored.len() as u64, stored_count(frontier.size()));
     }
     (frontier, stored)
 }
 
 fn numbered(count: usize) -> Vec<Vec<u8>> {
-    (0..count).map(|n| format!("leaf {n}").into_bytes()).collect()
+    (0..count)
+        .map(|n| format!("leaf {n}").into_bytes())
+        .collect()
 }
 
 fn hashes(texts: &[&str]) -> Vec<Hash> {
@@ -173,7 +163,10 @@ fn a_consistency_proof_holds_for_its_heads_and_for_no_others() {
                 assert!(!verify_consistency(old, b, new, a, &path));
             }
             for changed in changes(&path) {
-                assert!(!verify_consistency(old, a, new, b, &changed), "{old} to {new}");
+                assert!(
+                    !verify_consistency(old, a, new, b, &changed),
+                    "{old} to {new}"
+                );
             }
         }
     }
@@ -181,7 +174,10 @@ fn a_consistency_proof_holds_for_its_heads_and_for_no_others() {
 
 /// Every path that differs in one place: a bit, a hash less, a hash more, two exchanged.
 fn changes(path: &[Hash]) -> Vec<Vec<Hash>> {
-    let mut all = vec![[path, &[Hash::ZERO]].concat(), [&[Hash::ZERO], path].concat()];
+    let mut all = vec![
+        [path, &[Hash::ZERO]].concat(),
+        [&[Hash::ZERO], path].concat(),
+    ];
     for place in 0..path.len() {
         let mut flipped = path.to_vec();
         flipped[place].0[7] ^= 0x10;

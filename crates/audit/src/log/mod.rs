@@ -1,0 +1,132 @@
+//! The durable log.
+
+mod error;
+mod folder;
+mod keys;
+mod lines;
+mod nodes;
+mod open;
+mod queue;
+mod read;
+mod segment;
+mod writer;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use error::{LogError, Result};
+pub use read::{Cursor, Snapshot};
+
+pub(crate) use keys::{check_rotation, is_rotation};
+pub(crate) use open::rebuilt_nodes;
+
+use crate::canonical::to_canonical;
+use crate::{Pending, Record, RecordError, Recorder};
+use lines::LONGEST;
+use queue::{Queue, Want};
+use writer::Writer;
+
+/// When the records that end an execution are safe.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Durability {
+    /// Before the answer is given, even if the machine stops.
+    #[default]
+    Always,
+    /// Before the answer is given if only this process stops; within this time, or when the log
+    /// is dropped, if the machine does. A process that ends without dropping it leaves that to
+    /// the next one that writes, or to the system.
+    Interval(Duration),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub durability: Durability,
+    /// How large a segment may get before the next one is begun.
+    pub segment_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Always,
+            segment_bytes: 64 << 20,
+        }
+    }
+}
+
+/// An append-only log in a folder. Any number of processes may have it open at once.
+#[derive(Debug)]
+pub struct Log {
+    queue: Queue,
+    durability: Durability,
+}
+
+impl Log {
+    /// Opens a log, or makes one. What a crash left unfinished is cut off; anything else that is
+    /// wrong is an error, and nothing is written.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let writer = Writer::open(path.as_ref(), options)?;
+        Ok(Self {
+            queue: Queue::new(writer, options.durability),
+            durability: options.durability,
+        })
+    }
+
+    /// The signed head over everything that is in the log.
+    pub fn head(&self) -> Result<String> {
+        self.queue.with_writer(|writer| {
+            writer.write(&[])?;
+            writer.sync()?;
+            Ok(writer.signed_head())
+        })
+    }
+
+    /// Replaces the key that signs heads. The old one is gone afterwards; a record that both
+    /// have signed leads from one to the other.
+    pub fn rotate_key(&self) -> Result<()> {
+        self.queue.with_writer(Writer::rotate_key)
+    }
+
+    /// Keeps several records at once; waits until they are safe.
+    pub fn append_all(&self, records: &[Record]) -> Result<(), RecordError> {
+        self.queue.keep(texts(records)?, Want::Synced)
+    }
+}
+
+impl Recorder for Log {
+    fn append(&self, record: Record) -> Result<(), RecordError> {
+        self.append_all(&[record])
+    }
+
+    fn begin(&self, records: Vec<Record>) -> Pending {
+        match texts(&records) {
+            Ok(texts) => self.queue.start(texts),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn note(&self, record: Record) -> Result<(), RecordError> {
+        self.queue.keep(texts(&[record])?, Want::Written)
+    }
+
+    fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
+        let want = match self.durability {
+            Durability::Always => Want::Synced,
+            Durability::Interval(_) => Want::Written,
+        };
+        self.queue.keep(texts(&records)?, want)
+    }
+}
+
+fn texts(records: &[Record]) -> Result<Vec<String>, RecordError> {
+    let text = |record: &Record| -> Result<String> {
+        let text = to_canonical(record)?;
+        // The rest of the line takes some hundred bytes.
+        if text.len() > LONGEST - 1024 {
+            return Err(LogError::TooLong(text.len()));
+        }
+        Ok(text)
+    };
+    let texts: Result<Vec<String>> = records.iter().map(text).collect();
+    Ok(texts?)
+}

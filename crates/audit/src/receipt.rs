@@ -1,0 +1,238 @@
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::Hash;
+use crate::escape;
+use crate::record::{Command, Egress, Tool};
+
+/// Characters of output that a receipt shows.
+const EXCERPT: usize = 512;
+/// Shorter values are too common to be looked for.
+const SECRET: usize = 4;
+
+/// What one execution was, what it was allowed, and what it did.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Receipt {
+    /// Counted from 0 within the session.
+    pub step: u64,
+    pub backend: String,
+    /// SHA-256 of the policy that decided.
+    pub policy: Option<String>,
+    pub rule: Option<String>,
+    pub decision: Verdict,
+    /// The stable reason code.
+    pub code: String,
+    pub reason: String,
+    /// `execute` or `run`.
+    pub action: String,
+    /// SHA-256 of the source, or of the command with each argument ended by a NUL byte.
+    pub code_digest: String,
+    pub started: Timestamp,
+    pub duration_us: u64,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub kill_reason: Option<String>,
+    pub usage: Usage,
+    pub stdout: Output,
+    pub stderr: Output,
+    /// The last ones; all of them have records of their own.
+    pub egress: Vec<Egress>,
+    pub commands: Vec<Command>,
+    pub tools: Vec<Tool>,
+    pub waived: Vec<String>,
+}
+
+/// How an execution ended. The first five are those of AGT's step receipts.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Allowed,
+    DeniedByPolicy,
+    BlockedAtEgress,
+    Timeout,
+    Error,
+    CommandDenied,
+    Limit,
+    Cancelled,
+}
+
+impl Verdict {
+    pub const ALL: [Self; 8] = [
+        Self::Allowed,
+        Self::DeniedByPolicy,
+        Self::BlockedAtEgress,
+        Self::Timeout,
+        Self::Error,
+        Self::CommandDenied,
+        Self::Limit,
+        Self::Cancelled,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::DeniedByPolicy => "denied-by-policy",
+            Self::BlockedAtEgress => "blocked-at-egress",
+            Self::Timeout => "timeout",
+            Self::Error => "error",
+            Self::CommandDenied => "command-denied",
+            Self::Limit => "limit",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Of an execution that came to an end: what ended it counts first, then what it was denied.
+    pub fn of(
+        kill_reason: Option<&str>,
+        success: bool,
+        egress: &[Egress],
+        commands: &[Command],
+    ) -> Self {
+        match kill_reason {
+            Some("timeout") => Self::Timeout,
+            Some("cancelled" | "destroyed") => Self::Cancelled,
+            Some(_) => Self::Limit,
+            None if egress.iter().any(|decision| !decision.allowed) => Self::BlockedAtEgress,
+            None if commands.iter().any(|attempt| !attempt.allowed) => Self::CommandDenied,
+            None if success => Self::Allowed,
+            None => Self::Error,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Usage {
+    pub cpu_us: u64,
+    pub peak_memory_bytes: u64,
+}
+
+/// One stream of output.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Output {
+    /// All that was written, also what was not captured.
+    pub bytes: u64,
+    /// SHA-256 of what was captured.
+    pub digest: String,
+    pub truncated: bool,
+    /// The start of it, with everything escaped that could mislead a reader.
+    pub excerpt: String,
+}
+
+impl Output {
+    /// `secrets` are replaced where the output repeats them.
+    pub fn of(captured: &[u8], total: u64, secrets: &[&str]) -> Self {
+        Self {
+            bytes: total,
+            digest: digest(captured),
+            truncated: total > captured.len() as u64,
+            excerpt: excerpt(captured, secrets),
+        }
+    }
+}
+
+/// `sha256:` and the digest.
+pub fn digest(data: &[u8]) -> String {
+    format!("sha256:{}", Hash::of(data))
+}
+
+/// The digest of a command: arguments cannot run into each other.
+pub fn command_digest(argv: &[String]) -> String {
+    let mut bytes = Vec::new();
+    for argument in argv {
+        bytes.extend_from_slice(argument.as_bytes());
+        bytes.push(0);
+    }
+    digest(&bytes)
+}
+
+fn excerpt(captured: &[u8], secrets: &[&str]) -> String {
+    // A secret may lie across the end of the excerpt.
+    let longest = secrets.iter().map(|secret| secret.len()).max();
+    let enough = captured.len().min(EXCERPT * 4 + longest.unwrap_or(0));
+    let mut text = String::from_utf8_lossy(&captured[..enough]).into_owned();
+    let mut hidden: Vec<&str> = secrets.to_vec();
+    hidden.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    for secret in hidden {
+        if secret.len() >= SECRET {
+            text = text.replace(secret, "[redacted]");
+        }
+    }
+    let all = enough == captured.len();
+    escape::shorten(&text, EXCERPT, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_cannot_drive_a_terminal() {
+        let output = Output::of(b"\x1b[2Jhi\n", 7, &[]);
+        assert_eq!(output.excerpt, "␛[2Jhi␊");
+        assert!(!output.truncated);
+        let long = Output::of(&[b'x'; 5000], 9000, &[]);
+        assert_eq!(long.excerpt.chars().count(), EXCERPT);
+        assert!(long.excerpt.ends_with('…'));
+        assert!(long.truncated);
+        assert_eq!(long.bytes, 9000);
+    }
+
+    #[test]
+    fn an_excerpt_does_not_repeat_what_it_is_told_to_hide() {
+        let output = Output::of(
+            b"token=hunter22 and hunter2",
+            26,
+            &["hunter2", "hunter22", "a"],
+        );
+        assert_eq!(output.excerpt, "token=[redacted] and [redacted]");
+        let mut long = vec![b'x'; EXCERPT - 2];
+        long.extend_from_slice(b"hunter22");
+        let output = Output::of(&long, 520, &["hunter22"]);
+        assert!(!output.excerpt.contains('h'), "{}", output.excerpt);
+    }
+
+    #[test]
+    fn arguments_do_not_run_into_each_other() {
+        let digests: Vec<String> = [&["ab", "c"][..], &["a", "bc"], &["abc"]]
+            .iter()
+            .map(|argv| command_digest(&argv.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            .collect();
+        assert_ne!(digests[0], digests[1]);
+        assert_ne!(digests[0], digests[2]);
+    }
+
+    #[test]
+    fn verdicts_have_the_names_of_the_contract() {
+        for verdict in Verdict::ALL {
+            let json = serde_json::to_value(verdict).expect("json");
+            assert_eq!(json, verdict.name());
+        }
+    }
+
+    #[test]
+    fn what_ended_an_execution_counts_before_what_it_was_denied() {
+        let denied = [Egress {
+            allowed: false,
+            code: "egress.host".into(),
+            rule: None,
+            protocol: "https".into(),
+            host: "example.org".into(),
+            port: 443,
+        }];
+        assert_eq!(Verdict::of(None, true, &[], &[]), Verdict::Allowed);
+        assert_eq!(Verdict::of(None, false, &[], &[]), Verdict::Error);
+        assert_eq!(
+            Verdict::of(None, true, &denied, &[]),
+            Verdict::BlockedAtEgress
+        );
+        assert_eq!(
+            Verdict::of(Some("timeout"), false, &denied, &[]),
+            Verdict::Timeout
+        );
+        assert_eq!(Verdict::of(Some("memory"), false, &[], &[]), Verdict::Limit);
+        assert_eq!(
+            Verdict::of(Some("cancelled"), false, &[], &[]),
+            Verdict::Cancelled
+        );
+    }
+}
