@@ -1,7 +1,10 @@
 //! Records of what was allowed, denied and attempted.
 
+pub mod agt;
 pub mod canonical;
 pub mod escape;
+pub mod export;
+mod flood;
 mod hash;
 pub mod head;
 pub mod line;
@@ -14,6 +17,7 @@ pub mod receipt;
 mod record;
 pub mod tree;
 pub mod verify;
+pub mod view;
 
 pub use hash::Hash;
 pub use head::Head;

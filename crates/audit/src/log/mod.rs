@@ -21,6 +21,7 @@ pub(crate) use keys::{check_rotation, is_rotation};
 pub(crate) use open::rebuilt_nodes;
 
 use crate::canonical::to_canonical;
+use crate::flood::Floods;
 use crate::{Pending, Record, RecordError, Recorder};
 use lines::LONGEST;
 use queue::{Queue, Want};
@@ -59,6 +60,7 @@ impl Default for Options {
 pub struct Log {
     queue: Queue,
     durability: Durability,
+    floods: Floods,
 }
 
 impl Log {
@@ -69,6 +71,7 @@ impl Log {
         Ok(Self {
             queue: Queue::new(writer, options.durability),
             durability: options.durability,
+            floods: Floods::default(),
         })
     }
 
@@ -89,7 +92,18 @@ impl Log {
 
     /// Keeps several records at once; waits until they are safe.
     pub fn append_all(&self, records: &[Record]) -> Result<(), RecordError> {
-        self.queue.keep(texts(records)?, Want::Synced)
+        self.queue.keep(self.texts(records)?, Want::Synced)
+    }
+
+    fn texts(&self, records: &[Record]) -> Result<Vec<String>, RecordError> {
+        let mut all = Vec::with_capacity(records.len());
+        for record in records {
+            for left_out in self.floods.ended(record) {
+                all.push(text(&left_out)?);
+            }
+            all.push(text(record)?);
+        }
+        Ok(all)
     }
 }
 
@@ -99,14 +113,19 @@ impl Recorder for Log {
     }
 
     fn begin(&self, records: Vec<Record>) -> Pending {
-        match texts(&records) {
+        match self.texts(&records) {
             Ok(texts) => self.queue.start(texts),
             Err(error) => Pending::ready(Err(error)),
         }
     }
 
     fn note(&self, record: Record) -> Result<(), RecordError> {
-        self.queue.keep(texts(&[record])?, Want::Written)
+        // Of a flood, only the number of records is kept.
+        let Some(mut records) = self.floods.admit(&record) else {
+            return Ok(());
+        };
+        records.push(record);
+        self.queue.keep(self.texts(&records)?, Want::Written)
     }
 
     fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
@@ -114,19 +133,15 @@ impl Recorder for Log {
             Durability::Always => Want::Synced,
             Durability::Interval(_) => Want::Written,
         };
-        self.queue.keep(texts(&records)?, want)
+        self.queue.keep(self.texts(&records)?, want)
     }
 }
 
-fn texts(records: &[Record]) -> Result<Vec<String>, RecordError> {
-    let text = |record: &Record| -> Result<String> {
-        let text = to_canonical(record)?;
-        // The rest of the line takes some hundred bytes.
-        if text.len() > LONGEST - 1024 {
-            return Err(LogError::TooLong(text.len()));
-        }
-        Ok(text)
-    };
-    let texts: Result<Vec<String>> = records.iter().map(text).collect();
-    Ok(texts?)
+fn text(record: &Record) -> Result<String> {
+    let text = to_canonical(record)?;
+    // The rest of the line takes some hundred bytes.
+    if text.len() > LONGEST - 1024 {
+        return Err(LogError::TooLong(text.len()));
+    }
+    Ok(text)
 }

@@ -1,0 +1,65 @@
+use super::entry::{Entry, Unprotected};
+use super::timestamp;
+use super::value::Value;
+use crate::line::Line;
+use crate::{Egress, Event, Record};
+
+/// The AGT entry of a receipt, not yet part of a chain. Nothing if the line is no receipt.
+pub fn from_receipt(line: &Line<'_>) -> Option<Entry> {
+    let record: Record = serde_json::from_str(line.record).ok()?;
+    let Event::Receipt(receipt) = record.event else {
+        return None;
+    };
+    let decision = receipt.decision.name().to_owned();
+    let id = String::from_utf8_lossy(&line.hash.hex()[..16]).into_owned();
+    Some(Entry {
+        entry_id: format!("audit_{id}"),
+        timestamp: timestamp::of(record.at),
+        event_type: "sandbox.execute".into(),
+        agent_did: record.agent,
+        action: format!("step:{}", receipt.step),
+        resource: record.execution.map(|id| format!("ticket:{id}")),
+        data: Value::dict([
+            ("intent", Value::str(&receipt.action)),
+            ("azure_sandbox_id", Value::str(&record.session)),
+            (
+                "duration_seconds",
+                Value::Float(receipt.duration_us as f64 / 1e6),
+            ),
+            (
+                "egress_decisions",
+                Value::List(receipt.egress.iter().map(egress).collect()),
+            ),
+            ("stdout_excerpt", Value::str(&receipt.stdout.excerpt)),
+            ("stderr_excerpt", Value::str(&receipt.stderr.excerpt)),
+        ]),
+        outcome: decision.clone(),
+        previous_hash: String::new(),
+        entry_hash: String::new(),
+        unprotected: Unprotected {
+            policy_decision: Some(decision),
+            matched_rule: Some(receipt.reason),
+            session_id: Some(record.session),
+            policy_version: receipt.policy,
+            arguments_hash: receipt
+                .code_digest
+                .strip_prefix("sha256:")
+                .map(str::to_owned),
+        },
+    })
+}
+
+fn egress(decision: &Egress) -> Value {
+    let action = if decision.allowed { "allow" } else { "deny" };
+    Value::dict([
+        ("action", Value::str(action)),
+        ("code", Value::str(&decision.code)),
+        ("host", Value::str(&decision.host)),
+        ("port", Value::int(decision.port)),
+        ("protocol", Value::str(&decision.protocol)),
+        (
+            "rule",
+            decision.rule.as_deref().map_or(Value::Null, Value::str),
+        ),
+    ])
+}
