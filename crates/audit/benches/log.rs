@@ -12,6 +12,7 @@ use brig_audit::receipt::{Output, Usage, digest};
 use brig_audit::verify::{Expected, verify};
 use brig_audit::{Durability, Event, Log, Options, Receipt, Record, Recorder, Verdict};
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
 const SECONDS: u64 = 3;
 const WRITERS: u64 = 8;
@@ -58,42 +59,75 @@ fn receipt(n: u64) -> Record {
     }
 }
 
-fn report(what: &str, count: u64, took: Duration) {
-    let each = took.as_secs_f64() / count as f64;
-    let (value, unit) = match each {
-        each if each < 1e-3 => (each * 1e6, "µs"),
-        each => (each * 1e3, "ms"),
-    };
-    println!("{what:<58} {value:>9.2} {unit}  {:>10.0} /s", 1.0 / each);
+/// Work that was done, by the clock on the wall and by what the processor spent on it.
+struct Done {
+    count: u64,
+    wall: Duration,
+    processor: Duration,
+}
+
+impl Done {
+    fn times(mut self, count: u64) -> Self {
+        self.count *= count;
+        self
+    }
+}
+
+fn report(what: &str, done: &Done) {
+    let each = |took: Duration| took.as_secs_f64() * 1e6 / done.count as f64;
+    let (wall, processor) = (each(done.wall), each(done.processor));
+    let rate = 1e6 / wall;
+    println!("{what:<50} {wall:>10.2} µs {processor:>9.2} µs cpu {rate:>10.0} /s");
+}
+
+fn processor() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    let nanoseconds = u32::try_from(spent.tv_nsec).unwrap_or(0);
+    Duration::new(spent.tv_sec.unsigned_abs(), nanoseconds)
+}
+
+fn once(count: u64, work: impl FnOnce()) -> Done {
+    let (start, before) = (Instant::now(), processor());
+    work();
+    Done {
+        count,
+        wall: start.elapsed(),
+        processor: processor() - before,
+    }
 }
 
 /// How often `work` is done by so many threads in a few seconds.
-fn rate(threads: u64, work: impl Fn(u64) + Sync) -> (u64, Duration) {
+fn rate(threads: u64, work: impl Fn(u64) + Sync) -> Done {
     let (count, start) = (AtomicU64::new(0), Instant::now());
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (count, work) = (&count, &work);
-            scope.spawn(move || {
-                while start.elapsed() < Duration::from_secs(SECONDS) {
-                    work(thread);
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
+    let done = once(0, || {
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (count, work) = (&count, &work);
+                scope.spawn(move || {
+                    while start.elapsed() < Duration::from_secs(SECONDS) {
+                        work(thread);
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
     });
-    (count.load(Ordering::Relaxed), start.elapsed())
+    Done {
+        count: count.load(Ordering::Relaxed),
+        ..done
+    }
 }
 
 fn durable(dir: &Path) {
     let line = vec![b'x'; 500];
     let path = dir.join("raw");
     let raw = File::create(&path).expect("create");
-    let (count, took) = rate(WRITERS, |_| {
+    let done = rate(WRITERS, |_| {
         (&raw).write_all(&line).expect("write");
         raw.sync_data().expect("sync");
     });
-    report("raw write + fdatasync, 8 writers on one file", count, took);
-    let (count, took) = rate(1, |_| {
+    report("raw write + fdatasync, 8 writers on one file", &done);
+    let done = rate(1, |_| {
         for _ in 0..WRITERS {
             (&raw).write_all(&line).expect("write");
         }
@@ -101,23 +135,21 @@ fn durable(dir: &Path) {
     });
     report(
         "raw write of 8 lines + fdatasync, per line",
-        count * WRITERS,
-        took,
+        &done.times(WRITERS),
     );
 
     let log = Log::open(dir.join("durable"), Options::default()).expect("open");
-    let (count, took) = rate(1, |n| log.append(started(n)).expect("append"));
-    report("durable append, 1 writer", count, took);
-    let (count, took) = rate(WRITERS, |n| log.append(started(n)).expect("append"));
-    report("durable append, 8 writers", count, took);
-    let (count, took) = rate(WRITERS, |n| {
+    let done = rate(1, |n| log.append(started(n)).expect("append"));
+    report("durable append, 1 writer", &done);
+    let done = rate(WRITERS, |n| log.append(started(n)).expect("append"));
+    report("durable append, 8 writers", &done);
+    let done = rate(WRITERS, |n| {
         let batch: Vec<Record> = (0..32).map(|_| started(n)).collect();
         log.append_all(&batch).expect("append");
     });
     report(
         "durable append, 8 writers, 32 records at a time",
-        count * 32,
-        took,
+        &done.times(32),
     );
 }
 
@@ -132,16 +164,16 @@ fn execution(dir: &Path) {
         };
         let path = dir.join(name);
         let log = Log::open(&path, options).expect("open");
-        let (count, took) = rate(1, |n| {
+        let done = rate(1, |n| {
             let pending = log.begin(vec![started(n), started(n), started(n)]);
             pending.wait().expect("begin");
             let end = vec![started(n), receipt(n), started(n)];
             log.conclude(end).expect("conclude");
         });
-        report(&format!("one execution, durability {name}"), count, took);
+        report(&format!("one execution, durability {name}"), &done);
         drop(log);
-        let (count, took) = rate(1, |_| drop(Log::open(&path, options).expect("open")));
-        report(&format!("open a log, durability {name}"), count, took);
+        let done = rate(1, |_| drop(Log::open(&path, options).expect("open")));
+        report(&format!("open a log, durability {name}"), &done);
     }
 }
 
@@ -156,15 +188,14 @@ fn buffered(dir: &Path) {
         ("receipt", receipt),
     ] {
         let batch: Vec<Record> = (0..1000).map(make).collect();
-        let (count, took) = rate(1, |_| log.conclude(batch.clone()).expect("append"));
+        let done = rate(1, |_| log.conclude(batch.clone()).expect("append"));
         report(
             &format!("append chained and buffered, {what}"),
-            count * 1000,
-            took,
+            &done.times(1000),
         );
     }
-    let (count, took) = rate(1, |n| log.note(started(n)).expect("note"));
-    report("append chained, one write each", count, took);
+    let done = rate(1, |n| log.note(started(n)).expect("note"));
+    report("append chained, one write each", &done);
 }
 
 fn large(dir: &Path, records: u64) {
@@ -186,28 +217,29 @@ fn large(dir: &Path, records: u64) {
         .map(|entry| entry.expect("entry").metadata().expect("size").len())
         .sum();
     println!("a log of {records} records, {} MiB", bytes >> 20);
-    let start = Instant::now();
-    let verified = verify(&path, &Expected::default()).expect("good");
-    report("verify, per record", verified.records, start.elapsed());
-    let (count, took) = rate(1, |_| {
+    let done = once(records, || {
+        verify(&path, &Expected::default()).expect("good");
+    });
+    report("verify, per record", &done);
+    let done = rate(1, |_| {
         let seq = u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()) % records;
         prove(&path, seq).expect("proof");
     });
-    report("inclusion proof", count, took);
-    let (count, took) = rate(1, |_| {
+    report("inclusion proof", &done);
+    let done = rate(1, |_| {
         prove_consistency(&path, &half, &head).expect("proof");
     });
-    report("consistency proof", count, took);
-    let (count, took) = rate(1, |_| drop(Log::open(&path, options).expect("open")));
-    report("open", count, took);
+    report("consistency proof", &done);
+    let done = rate(1, |_| drop(Log::open(&path, options).expect("open")));
+    report("open", &done);
     let memory = fs::read_to_string("/proc/self/status").expect("status");
     let peak = memory.lines().find(|line| line.starts_with("VmHWM"));
     println!("{}", peak.unwrap_or_default());
 }
 
 fn main() {
-    let numbers = std::env::args().filter_map(|argument| argument.parse().ok());
-    let records = numbers.last().unwrap_or(1_000_000);
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let records = numbers.next_back().unwrap_or(1_000_000);
     let dir = tempfile::tempdir_in(".").expect("folder");
     buffered(dir.path());
     durable(dir.path());

@@ -71,11 +71,6 @@ impl Promise {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    pub fn answer(&self) -> Option<Answer> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.answer.clone()
-    }
-
     fn wait(&self) -> Answer {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

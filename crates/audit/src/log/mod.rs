@@ -77,22 +77,18 @@ impl Log {
 
     /// The signed head over everything that is in the log.
     pub fn head(&self) -> Result<String> {
-        self.queue.with_writer(|writer| {
-            writer.write(&[])?;
-            writer.sync()?;
-            Ok(writer.signed_head())
-        })
+        self.queue.head()
     }
 
     /// Replaces the key that signs heads. The old one is gone afterwards; a record that both
     /// have signed leads from one to the other.
     pub fn rotate_key(&self) -> Result<()> {
-        self.queue.with_writer(Writer::rotate_key)
+        self.queue.rotate_key()
     }
 
     /// Keeps several records at once; waits until they are safe.
     pub fn append_all(&self, records: &[Record]) -> Result<(), RecordError> {
-        self.queue.keep(self.texts(records)?, Want::Synced)
+        self.queue.keep(&self.texts(records)?, Want::Synced)
     }
 
     fn texts(&self, records: &[Record]) -> Result<Vec<String>, RecordError> {
@@ -114,7 +110,7 @@ impl Recorder for Log {
 
     fn begin(&self, records: Vec<Record>) -> Pending {
         match self.texts(&records) {
-            Ok(texts) => self.queue.start(texts),
+            Ok(texts) => self.queue.start(&texts),
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -125,7 +121,7 @@ impl Recorder for Log {
             return Ok(());
         };
         records.push(record);
-        self.queue.keep(self.texts(&records)?, Want::Written)
+        self.queue.keep(&self.texts(&records)?, Want::Written)
     }
 
     fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
@@ -133,7 +129,7 @@ impl Recorder for Log {
             Durability::Always => Want::Synced,
             Durability::Interval(_) => Want::Written,
         };
-        self.queue.keep(self.texts(&records)?, want)
+        self.queue.keep(&self.texts(&records)?, want)
     }
 }
 

@@ -62,11 +62,11 @@ fn begin(folder: Folder, options: Options) -> Result<Writer> {
         frontier: Frontier::default(),
         last: Hash::ZERO,
         repairs: Vec::new(),
+        published: 0,
         broken: None,
     };
     writer.add([&created].into_iter())?;
-    writer.sync_segment()?;
-    writer.write_head()?;
+    writer.seal()?;
     Ok(writer)
 }
 
@@ -93,6 +93,7 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
         frontier,
         last,
         repairs: Vec::new(),
+        published: head.size,
         broken: None,
     };
     writer.refresh(true)?;
@@ -102,8 +103,7 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
     if !writer.repairs.is_empty() {
         let repairs = std::mem::take(&mut writer.repairs);
         writer.add(repairs.iter())?;
-        writer.sync_segment()?;
-        writer.write_head()?;
+        writer.seal()?;
     }
     Ok(writer)
 }

@@ -1,5 +1,10 @@
-//! Group commit: whoever waits for the disk takes along all who came meanwhile.
+//! Who waits for the disk, and when.
+//!
+//! Lines are written one writer at a time, which takes microseconds. Then every writer asks the
+//! disk to keep them, side by side: the file system turns requests that overlap into one, and
+//! whoever finds that a later request has covered his lines asks for nothing.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -9,6 +14,7 @@ use super::Durability;
 use super::error::{LogError, Result};
 use super::writer::Writer;
 use crate::pending::Promise;
+use crate::tree::Frontier;
 use crate::{Pending, RecordError};
 
 /// How safe records must be.
@@ -28,32 +34,30 @@ pub(crate) struct Queue {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
     writer: Mutex<Writer>,
+    /// How many records are known to be safe.
+    synced: Mutex<u64>,
+    orders: Mutex<Orders>,
+    changed: Condvar,
     path: PathBuf,
     /// How long something may be written without being synced.
     interval: Option<Duration>,
 }
 
+/// What the log's own thread has to do.
 #[derive(Debug, Default)]
-struct State {
-    waiting: Batch,
-    /// Somebody is writing.
-    busy: bool,
-    /// Since when something is written that is not synced.
-    unsynced: Option<Instant>,
+struct Orders {
+    marks: Vec<(Mark, Arc<Promise>)>,
+    /// The last thing that was written and that nobody syncs, and since when there is such.
+    unsynced: Option<(Mark, Instant)>,
     closed: bool,
 }
 
-/// Records that are written together.
-#[derive(Debug, Default)]
-struct Batch {
-    records: Vec<String>,
-    sync: bool,
-    /// Some of them nobody waits for in a thread of his own.
-    unattended: bool,
-    promise: Arc<Promise>,
+/// The end of the log at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub file: Arc<File>,
+    pub frontier: Frontier,
 }
 
 impl Queue {
@@ -64,50 +68,57 @@ impl Queue {
         };
         Self {
             shared: Arc::new(Shared {
-                state: Mutex::default(),
-                changed: Condvar::new(),
                 path: writer.folder.path().to_owned(),
                 writer: Mutex::new(writer),
+                synced: Mutex::new(0),
+                orders: Mutex::default(),
+                changed: Condvar::new(),
                 interval,
             }),
             thread: Mutex::new(None),
         }
     }
 
-    /// Waits until the records are as safe as wanted.
-    pub fn keep(&self, records: Vec<String>, want: Want) -> Result<(), RecordError> {
-        if want == Want::Written && self.shared.interval.is_some() {
-            self.need_thread()?;
-        }
-        let mut state = self.shared.lock();
-        let promise = state.waiting.add(records, want);
-        loop {
-            if let Some(answer) = promise.answer() {
-                return answer;
+    /// Returns when the records are as safe as wanted.
+    pub fn keep(&self, records: &[String], want: Want) -> Result<(), RecordError> {
+        let mark = self.shared.write(records)?;
+        match want {
+            Want::Synced => self.shared.sync(&mark)?,
+            Want::Written if self.shared.interval.is_some() => {
+                self.need_thread()?;
+                let mut orders = self.shared.orders();
+                let since = orders
+                    .unsynced
+                    .take()
+                    .map_or_else(Instant::now, |old| old.1);
+                orders.unsynced = Some((mark, since));
+                drop(orders);
+                self.shared.changed.notify_all();
             }
-            state = if state.busy {
-                self.shared.wait(state, None)
-            } else {
-                self.shared.lead(state)
-            };
+            Want::Written => {}
         }
+        Ok(())
     }
 
-    /// Lets a thread of the log's own keep the records.
-    pub fn start(&self, records: Vec<String>) -> Pending {
-        if let Err(error) = self.need_thread() {
-            return Pending::ready(Err(error.into()));
-        }
-        let mut state = self.shared.lock();
-        let promise = state.waiting.add(records, Want::Synced);
-        state.waiting.unattended = true;
-        drop(state);
-        self.shared.changed.notify_all();
-        Pending::waiting(promise)
+    /// Writes the records, and lets a thread of the log's own wait for the disk.
+    pub fn start(&self, records: &[String]) -> Pending {
+        let started = || -> Result<Pending> {
+            self.need_thread()?;
+            let mark = self.shared.write(records)?;
+            let promise = Arc::new(Promise::default());
+            self.shared.orders().marks.push((mark, promise.clone()));
+            self.shared.changed.notify_all();
+            Ok(Pending::waiting(promise))
+        };
+        started().unwrap_or_else(|error| Pending::ready(Err(error.into())))
     }
 
-    pub fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
-        work(&mut self.shared.writer())
+    pub fn head(&self) -> Result<String> {
+        self.shared.writer().head()
+    }
+
+    pub fn rotate_key(&self) -> Result<()> {
+        self.shared.writer().rotate_key()
     }
 
     fn need_thread(&self) -> Result<()> {
@@ -126,7 +137,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.orders().closed = true;
         self.shared.changed.notify_all();
         let thread = self
             .thread
@@ -139,95 +150,81 @@ impl Drop for Queue {
     }
 }
 
-impl Batch {
-    fn add(&mut self, records: Vec<String>, want: Want) -> Arc<Promise> {
-        self.records.extend(records);
-        self.sync |= want == Want::Synced;
-        self.promise.clone()
-    }
-}
-
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         // A writer changes its state only after the file has changed.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        limit: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        match limit {
-            None => self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(limit) => {
-                self.changed
-                    .wait_timeout(state, limit)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, records: &[String]) -> Result<Mark> {
+        self.writer().write(records)
+    }
+
+    /// Makes everything up to the mark safe, and signs for it.
+    fn sync(&self, mark: &Mark) -> Result<()> {
+        let size = mark.frontier.size();
+        if *self.synced() < size {
+            if let Err(error) = mark.file.sync_data() {
+                return Err(self.writer().give_up(error));
+            }
+            let mut synced = self.synced();
+            *synced = size.max(*synced);
+        }
+        self.writer().publish(&mark.frontier)
+    }
+
+    fn synced(&self) -> MutexGuard<'_, u64> {
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: syncs what others have ordered, and what has waited long enough.
+    fn attend(&self) {
+        let mut orders = self.orders();
+        loop {
+            let marks = std::mem::take(&mut orders.marks);
+            if let Some((last, _)) = marks.iter().max_by_key(|(mark, _)| mark.frontier.size()) {
+                drop(orders);
+                let answer = self.sync(last).map_err(RecordError::from);
+                marks.iter().for_each(|(_, promise)| promise.keep(&answer));
+                orders = self.orders();
+                continue;
+            }
+            let due = match (&orders.unsynced, self.interval) {
+                (Some((_, since)), Some(interval)) => {
+                    Some(interval.saturating_sub(since.elapsed()))
+                }
+                _ => None,
+            };
+            let closed = orders.closed;
+            if due.is_some_and(|due| closed || due.is_zero())
+                && let Some((mark, _)) = orders.unsynced.take()
+            {
+                drop(orders);
+                // If it fails, nothing more can be written, and the next writer is told.
+                let _ = self.sync(&mark);
+                orders = self.orders();
+            } else if closed {
+                return;
+            } else {
+                orders = self.wait(orders, due);
             }
         }
     }
 
-    /// Writes all that waits.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let batch = std::mem::take(&mut state.waiting);
-        state.busy = true;
-        drop(state);
-
-        let answer = self.commit(&batch).map_err(RecordError::from);
-
-        let mut state = self.lock();
-        state.busy = false;
-        state.unsynced = match &answer {
-            Ok(()) if batch.sync => None,
-            Ok(()) => state.unsynced.or_else(|| Some(Instant::now())),
-            // Not again at once, and not for ever.
-            Err(_) if state.closed => None,
-            Err(_) => state.unsynced.map(|_| Instant::now()),
-        };
-        batch.promise.keep(&answer);
-        self.changed.notify_all();
-        state
-    }
-
-    fn commit(&self, batch: &Batch) -> Result<()> {
-        let mut writer = self.writer();
-        writer.write(&batch.records)?;
-        if batch.sync {
-            writer.sync()?;
-        }
-        Ok(())
-    }
-
-    /// The thread: keeps what nobody else does, and syncs what has waited long enough.
-    fn attend(&self) {
-        let mut state = self.lock();
-        loop {
-            let due = match (state.unsynced, self.interval) {
-                (Some(since), Some(interval)) => Some(interval.saturating_sub(since.elapsed())),
-                _ => None,
-            };
-            let sync = due.is_some_and(|due| due.is_zero() || state.closed);
-            state = if state.busy {
-                self.wait(state, None)
-            } else if sync {
-                state.waiting.sync = true;
-                self.lead(state)
-            } else if state.waiting.unattended {
-                self.lead(state)
-            } else if state.closed {
-                return;
-            } else {
-                self.wait(state, due)
-            };
-        }
+    fn wait<'a>(
+        &self,
+        orders: MutexGuard<'a, Orders>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, Orders> {
+        let limit = limit.unwrap_or(Duration::MAX);
+        let (orders, _) = self
+            .changed
+            .wait_timeout(orders, limit)
+            .unwrap_or_else(PoisonError::into_inner);
+        orders
     }
 }

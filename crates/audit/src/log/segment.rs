@@ -2,6 +2,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::{LogError, Result};
 use super::folder::{Folder, new_file};
@@ -11,7 +12,7 @@ use crate::line::Line;
 /// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub file: File,
+    pub file: Arc<File>,
     pub path: PathBuf,
     pub start: u64,
     /// The end of what was read or written.
@@ -30,7 +31,7 @@ impl Segment {
             .map_err(wrong())?;
         let metadata = file.metadata().map_err(wrong())?;
         Ok(Self {
-            file,
+            file: Arc::new(file),
             inode: (metadata.dev(), metadata.ino()),
             path,
             start,

@@ -16,6 +16,7 @@ use super::folder::Folder;
 use super::keys;
 use super::lines::Lines;
 use super::nodes::NodeFile;
+use super::queue::Mark;
 use super::segment::Segment;
 use crate::canonical::to_canonical;
 use crate::line::{self, Flaw, Line};
@@ -40,6 +41,8 @@ pub(crate) struct Writer {
     pub last: Hash,
     /// Records of repairs that wait to be written.
     pub repairs: Vec<String>,
+    /// The size of the newest head that was seen on disk.
+    pub published: u64,
     /// Why nothing more may be written.
     pub broken: Option<String>,
 }
@@ -50,11 +53,28 @@ impl Writer {
     }
 
     /// Adds records, so that they outlive this process.
-    pub fn write(&mut self, records: &[String]) -> Result<()> {
+    pub fn write(&mut self, records: &[String]) -> Result<Mark> {
         if let Some(reason) = &self.broken {
             return Err(LogError::Broken(reason.clone()));
         }
         let _guard = self.folder.lock()?;
+        self.go_on_with(records)?;
+        Ok(Mark {
+            file: self.segment.file.clone(),
+            frontier: self.frontier.clone(),
+        })
+    }
+
+    /// The signed head over everything that is in the log.
+    pub fn head(&mut self) -> Result<String> {
+        let _guard = self.folder.lock()?;
+        self.go_on_with(&[])?;
+        self.seal()?;
+        Ok(self.sign(&self.frontier))
+    }
+
+    /// Reads what others have added, then adds records of our own. The lock is held.
+    fn go_on_with(&mut self, records: &[String]) -> Result<()> {
         self.refresh(false)?;
         let repairs = std::mem::take(&mut self.repairs);
         let added = self.add(repairs.iter().chain(records));
@@ -85,7 +105,7 @@ impl Writer {
         self.nodes
             .write(self.size(), &nodes)
             .map_err(LogError::io("write", &self.folder.file(super::nodes::NAME)))?;
-        if let Err(error) = self.segment.file.write_all(&lines) {
+        if let Err(error) = (&*self.segment.file).write_all(&lines) {
             // What is left of a line would be cut off anyway by whoever comes next.
             let _ = self.segment.cut(self.segment.offset);
             return Err(LogError::io("write", &self.segment.path)(error));
@@ -103,52 +123,60 @@ impl Writer {
         self.folder.sync()
     }
 
-    /// Makes all that was written outlive the machine, and signs for it.
-    pub fn sync(&mut self) -> Result<()> {
-        self.sync_segment()?;
-        self.publish()
-    }
-
     pub fn sync_segment(&mut self) -> Result<()> {
-        if let Some(reason) = &self.broken {
-            return Err(LogError::Broken(reason.clone()));
+        let synced = self.segment.file.sync_data();
+        synced.map_err(|error| self.give_up(error))
+    }
+
+    /// The system may have dropped what it could not write: nothing can be built on it.
+    pub fn give_up(&mut self, error: io::Error) -> LogError {
+        self.broken = Some(error.to_string());
+        LogError::io("sync", &self.segment.path)(error)
+    }
+
+    /// Signs for records that are safe, unless that was done for later ones.
+    pub fn publish(&mut self, frontier: &Frontier) -> Result<()> {
+        if self.published >= frontier.size() {
+            return Ok(());
         }
-        self.segment.file.sync_data().map_err(|error| {
-            // The system may have dropped what it could not write: nothing can be built on it.
-            self.broken = Some(error.to_string());
-            LogError::io("sync", &self.segment.path)(error)
-        })
-    }
-
-    /// Writes the signed head, unless another process has written a later one.
-    fn publish(&mut self) -> Result<()> {
+        let note = self.sign(frontier);
         let _guard = self.folder.lock()?;
-        self.write_head()
+        self.write_head(frontier.size(), &note)
     }
 
-    pub fn write_head(&mut self) -> Result<()> {
-        let note = self.signed_head();
+    pub fn sign(&self, frontier: &Frontier) -> String {
+        let head = Head {
+            origin: self.key.public().name().to_owned(),
+            size: frontier.size(),
+            root: frontier.root(),
+        };
+        head.sign(&self.key)
+    }
+
+    /// Writes a signed head, unless another process has written a later one. The lock is held.
+    pub fn write_head(&mut self, size: u64, note: &str) -> Result<()> {
         let path = self.folder.file(HEAD);
         let Some(file) = &self.head else {
             self.folder.replace(HEAD, note.as_bytes())?;
             self.head = Some(open_head(&path)?);
+            self.published = size;
             return Ok(());
         };
-        if published(file, &path)? >= self.size() {
-            return Ok(());
+        self.published = published(file, &path)?;
+        if self.published < size {
+            // In place: heads never get shorter, and fit into what a disk writes at once.
+            file.write_all_at(note.as_bytes(), 0)
+                .map_err(LogError::io("write", &path))?;
+            self.published = size;
         }
-        // In place: heads never get shorter, and fit into what a disk writes at once.
-        file.write_all_at(note.as_bytes(), 0)
-            .map_err(LogError::io("write", &path))
+        Ok(())
     }
 
-    pub fn signed_head(&self) -> String {
-        let head = Head {
-            origin: self.key.public().name().to_owned(),
-            size: self.size(),
-            root: self.frontier.root(),
-        };
-        head.sign(&self.key)
+    /// Makes the end of the log safe and signs for it. The lock is held.
+    pub fn seal(&mut self) -> Result<()> {
+        self.sync_segment()?;
+        let note = self.sign(&self.frontier);
+        self.write_head(self.size(), &note)
     }
 
     /// Reads what others have added. The lock is held.
@@ -175,7 +203,7 @@ impl Writer {
     fn catch_up(&mut self, length: u64, store: bool) -> Result<()> {
         let path = self.segment.path.clone();
         let wrong = || LogError::io("read", &path);
-        let mut file = self.segment.file.try_clone().map_err(wrong())?;
+        let mut file = File::open(&path).map_err(wrong())?;
         file.seek(SeekFrom::Start(self.segment.offset))
             .map_err(wrong())?;
         let mut lines = Lines::new(io::Read::take(file, length - self.segment.offset));
@@ -248,16 +276,14 @@ impl Writer {
     /// Replaces the key. The record of it is signed by both.
     pub fn rotate_key(&mut self) -> Result<()> {
         let _guard = self.folder.lock()?;
-        self.refresh(false)?;
-        let repairs = std::mem::take(&mut self.repairs);
-        self.add(repairs.iter())?;
+        self.go_on_with(&[])?;
         let next = keys::create_next(&self.folder, self.key.public().name())?;
         let record = own_record(keys::rotation(self.size(), &self.key, &next))?;
         self.add([&record].into_iter())?;
         self.sync_segment()?;
         // From here on, whoever opens the log finishes what is left.
         self.key = next;
-        self.write_head()?;
+        self.seal()?;
         if let Some(head) = &self.head {
             head.sync_data()
                 .map_err(LogError::io("sync", &self.folder.file(HEAD)))?;
