@@ -1,9 +1,10 @@
 //! Canonical JSON (RFC 8785), without fractions: whole numbers that a double holds exactly.
 
+mod write;
+
 use std::cmp::Ordering;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 /// The largest whole number that every JSON reader keeps exact.
 const MAX: u64 = (1 << 53) - 1;
@@ -14,63 +15,17 @@ const DEPTH: u32 = 32;
 pub enum NotCanonical {
     #[error("the number `{0}` is not whole, or too large to be kept exact")]
     Number(String),
+    #[error("two fields have the same name")]
+    Twice,
     #[error("cannot be written as JSON: {0}")]
     Json(String),
 }
 
 /// The one text of a value.
-pub fn to_canonical(value: &impl Serialize) -> Result<String, NotCanonical> {
-    let value = serde_json::to_value(value).map_err(|e| NotCanonical::Json(e.to_string()))?;
-    let mut text = String::with_capacity(512);
-    write(&value, &mut text)?;
-    Ok(text)
-}
-
-fn write(value: &Value, out: &mut String) -> Result<(), NotCanonical> {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(true) => out.push_str("true"),
-        Value::Bool(false) => out.push_str("false"),
-        Value::Number(number) => {
-            let size = number
-                .as_i64()
-                .map(i64::unsigned_abs)
-                .or_else(|| number.as_u64());
-            if size.is_none_or(|size| size > MAX) {
-                return Err(NotCanonical::Number(number.to_string()));
-            }
-            out.push_str(&number.to_string());
-        }
-        Value::String(text) => quote(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
-                    out.push(',');
-                }
-                write(item, out)?;
-            }
-            out.push(']');
-        }
-        Value::Object(fields) => object(fields, out)?,
-    }
-    Ok(())
-}
-
-fn object(fields: &Map<String, Value>, out: &mut String) -> Result<(), NotCanonical> {
-    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
-    sorted.sort_by(|a, b| order(a.0, b.0));
-    out.push('{');
-    for (place, (key, value)) in sorted.into_iter().enumerate() {
-        if place > 0 {
-            out.push(',');
-        }
-        quote(key, out);
-        out.push(':');
-        write(value, out)?;
-    }
-    out.push('}');
-    Ok(())
+pub fn to_canonical(value: &(impl Serialize + ?Sized)) -> Result<String, NotCanonical> {
+    let mut out = Vec::with_capacity(512);
+    value.serialize(write::Writer { out: &mut out })?;
+    String::from_utf8(out).map_err(|error| NotCanonical::Json(error.to_string()))
 }
 
 /// Keys are sorted by UTF-16 code units.
@@ -79,32 +34,6 @@ fn order(a: &str, b: &str) -> Ordering {
         return a.cmp(b);
     }
     a.encode_utf16().cmp(b.encode_utf16())
-}
-
-fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(&text[plain..at]);
-        plain = at + 1;
-        match short(byte) {
-            Some(letter) => {
-                out.push('\\');
-                out.push(char::from(letter));
-            }
-            None => {
-                let digits = b"0123456789abcdef";
-                out.push_str("\\u00");
-                out.push(char::from(digits[usize::from(byte >> 4)]));
-                out.push(char::from(digits[usize::from(byte & 15)]));
-            }
-        }
-    }
-    out.push_str(&text[plain..]);
-    out.push('"');
 }
 
 /// The letter after the backslash, for what has one.
@@ -121,13 +50,24 @@ fn short(byte: u8) -> Option<u8> {
 }
 
 /// Whether a text is canonical, without building anything from it.
-pub fn is_canonical(text: &[u8]) -> bool {
-    if std::str::from_utf8(text).is_err() {
-        return false;
-    }
+pub fn is_canonical(text: &str) -> bool {
+    let text = text.as_bytes();
     let mut reader = Reader { text, at: 0 };
     reader.value(0).is_some() && reader.at == text.len()
 }
+
+/// Bytes that stand for themselves in a text.
+const PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        plain[byte] = false;
+        byte += 1;
+    }
+    plain[b'"' as usize] = false;
+    plain[b'\\' as usize] = false;
+    plain
+};
 
 struct Reader<'a> {
     text: &'a [u8],
@@ -226,14 +166,16 @@ impl<'a> Reader<'a> {
         self.eat(b'"').then_some(())?;
         let start = self.at;
         loop {
+            let rest = &self.text[self.at..];
+            let plain = rest.iter().take_while(|byte| PLAIN[usize::from(**byte)]);
+            self.at += plain.count();
             match self.peek()? {
                 b'"' => {
                     self.at += 1;
                     return Some(&self.text[start..self.at - 1]);
                 }
                 b'\\' => self.escape()?,
-                0..0x20 => return None,
-                _ => self.at += 1,
+                _ => return None,
             }
         }
     }
@@ -266,10 +208,13 @@ fn unhex(escape: &[u8]) -> u8 {
 
 /// As [`order`], of keys that are still quoted.
 fn raw_order(a: &[u8], b: &[u8]) -> Ordering {
-    if [a, b]
-        .iter()
-        .all(|key| key.is_ascii() && !key.contains(&b'\\'))
-    {
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    // Nearly always the first difference is between two plain letters, and decides.
+    let plain = |key: &[u8]| {
+        key.get(same)
+            .is_none_or(|byte| byte.is_ascii() && *byte != b'\\')
+    };
+    if plain(a) && plain(b) && !a[..same].contains(&b'\\') {
         return a.cmp(b);
     }
     let text = |raw: &[u8]| {
@@ -282,7 +227,7 @@ fn raw_order(a: &[u8], b: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -307,7 +252,7 @@ mod tests {
             \"\u{1f600}\":\"Emoji: Grinning Face\",\
             \"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}";
         assert_eq!(text(&value), expected);
-        assert!(is_canonical(expected.as_bytes()));
+        assert!(is_canonical(expected));
         assert_eq!(
             text(&json!("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}")),
             "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\""
@@ -342,7 +287,7 @@ mod tests {
             "\"\\u001f\\n\"",
             "{\"a\":{\"b\":[]}}",
         ] {
-            assert!(is_canonical(good.as_bytes()), "{good}");
+            assert!(is_canonical(good), "{good}");
         }
         for bad in [
             "",
@@ -378,11 +323,47 @@ mod tests {
             "\"\\",
             "99999999999999999999999999999999",
         ] {
-            assert!(!is_canonical(bad.as_bytes()), "{bad}");
+            assert!(!is_canonical(bad), "{bad}");
         }
-        assert!(!is_canonical(b"\"\xff\""));
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(!is_canonical(deep.as_bytes()));
+        assert!(!is_canonical(&deep));
+    }
+
+    #[test]
+    fn every_shape_of_data_is_written() {
+        #[derive(Serialize)]
+        enum Shape {
+            Unit,
+            New(u8),
+            Tuple(u8, bool),
+            Struct { z: Option<char>, a: () },
+        }
+        let all = [
+            Shape::Unit,
+            Shape::New(1),
+            Shape::Tuple(2, true),
+            Shape::Struct { z: None, a: () },
+            Shape::Struct {
+                z: Some('z'),
+                a: (),
+            },
+        ];
+        assert_eq!(
+            to_canonical(&all).expect("canonical"),
+            "[\"Unit\",{\"New\":1},{\"Tuple\":[2,true]},{\"Struct\":{\"a\":null,\"z\":null}},\
+             {\"Struct\":{\"a\":null,\"z\":\"z\"}}]"
+        );
+    }
+
+    #[test]
+    fn no_name_is_written_twice() {
+        #[derive(Serialize)]
+        struct Twice {
+            a: u8,
+            #[serde(rename = "a")]
+            b: u8,
+        }
+        assert!(to_canonical(&Twice { a: 1, b: 2 }).is_err());
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
@@ -405,13 +386,13 @@ mod tests {
         #[test]
         fn what_is_written_is_canonical_and_reads_back(value in any_value()) {
             let text = text(&value);
-            prop_assert!(is_canonical(text.as_bytes()), "{}", text);
+            prop_assert!(is_canonical(&text), "{}", text);
             prop_assert_eq!(serde_json::from_str::<Value>(&text).expect("json"), value);
         }
 
         #[test]
         fn what_is_accepted_is_what_would_be_written(bytes in "[\\[\\]{},:\"a-b\\\\nu0-1-]{0,12}") {
-            if is_canonical(bytes.as_bytes()) {
+            if is_canonical(&bytes) {
                 let value: Value = serde_json::from_str(&bytes).expect("json");
                 prop_assert_eq!(text(&value), bytes);
             }

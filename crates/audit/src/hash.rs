@@ -32,11 +32,11 @@ impl Hash {
     }
 
     pub fn hex(&self) -> [u8; 64] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        const LETTERS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
+            pair[0] = LETTERS[usize::from(byte >> 4)];
+            pair[1] = LETTERS[usize::from(byte & 15)];
         }
         text
     }
@@ -47,10 +47,13 @@ impl Hash {
             return None;
         }
         let mut bytes = [0; 32];
+        let mut seen = 0;
         for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
+            let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+            seen |= high | low;
+            *byte = (high << 4) | low;
         }
-        Some(Self(bytes))
+        (seen < 16).then_some(Self(bytes))
     }
 
     pub fn base64(&self) -> String {
@@ -63,13 +66,16 @@ impl Hash {
     }
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
+/// The values of the digits; 16 for everything else.
+const DIGITS: [u8; 256] = {
+    let mut values = [16; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
     }
-}
+    values
+};
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

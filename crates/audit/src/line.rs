@@ -71,18 +71,17 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// Reads a line, without its newline, and checks its hash. The line is left as it is.
     pub fn check(line: &'a mut [u8]) -> Result<Self, Flaw> {
-        let Parts {
-            hash, prev, seq, ..
-        } = parts(line).ok_or(Flaw::Format)?;
-        if leaf(line) != hash {
+        let (end, seq) = numbered(line).ok_or(Flaw::Format)?;
+        let hash = leaf(line);
+        if line[HASH_AT..LEAF_AT] != hash.hex() {
             return Err(Flaw::Hash);
         }
         let line: &'a [u8] = line;
-        let Parts { record, .. } = parts(line).ok_or(Flaw::Format)?;
+        let prev = Hash::from_hex(&line[PREV_AT..PREV_AT + 64]).ok_or(Flaw::Format)?;
+        let record = std::str::from_utf8(&line[RECORD_AT..end]).map_err(|_| Flaw::Format)?;
         if !is_canonical(record) {
             return Err(Flaw::Format);
         }
-        let record = std::str::from_utf8(record).map_err(|_| Flaw::Format)?;
         Ok(Self {
             hash,
             prev,
@@ -93,18 +92,12 @@ impl<'a> Line<'a> {
 
     /// The number of a line, whatever else is wrong with it.
     pub fn seq(line: &[u8]) -> Option<u64> {
-        parts(line).map(|parts| parts.seq)
+        numbered(line).map(|(_, seq)| seq)
     }
 }
 
-struct Parts<'a> {
-    hash: Hash,
-    prev: Hash,
-    record: &'a [u8],
-    seq: u64,
-}
-
-fn parts(line: &[u8]) -> Option<Parts<'_>> {
+/// Where the record of a line ends, and the number of the line.
+fn numbered(line: &[u8]) -> Option<(usize, u64)> {
     let fixed = line.len() > RECORD_AT
         && line.starts_with(HASH)
         && line[LEAF_AT..].starts_with(PREV)
@@ -118,12 +111,9 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
     if digits.is_empty() || digits.len() > 1 && digits[0] == b'0' {
         return None;
     }
-    Some(Parts {
-        hash: Hash::from_hex(&line[HASH_AT..LEAF_AT])?,
-        prev: Hash::from_hex(&line[PREV_AT..PREV_AT + 64])?,
-        record: record.strip_suffix(SEQ)?,
-        seq: std::str::from_utf8(digits).ok()?.parse().ok()?,
-    })
+    let end = RECORD_AT + record.strip_suffix(SEQ)?.len();
+    let seq = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((end, seq))
 }
 
 #[cfg(test)]
@@ -140,7 +130,7 @@ mod tests {
     #[test]
     fn a_line_is_canonical_and_its_hash_covers_all_other_fields() {
         let mut bytes = line("{\"a\":1}", 12);
-        assert!(is_canonical(&bytes));
+        assert!(is_canonical(std::str::from_utf8(&bytes).expect("text")));
         let mut value: serde_json::Value = serde_json::from_slice(&bytes).expect("json");
         let hash = value["hash"].take();
         value.as_object_mut().expect("object").remove("hash");

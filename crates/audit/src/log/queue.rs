@@ -35,8 +35,8 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 struct Shared {
     writer: Mutex<Writer>,
-    /// How many records are known to be safe.
-    synced: Mutex<u64>,
+    /// The end of what is known to be safe.
+    synced: Mutex<Frontier>,
     orders: Mutex<Orders>,
     changed: Condvar,
     path: PathBuf,
@@ -70,7 +70,7 @@ impl Queue {
             shared: Arc::new(Shared {
                 path: writer.folder.path().to_owned(),
                 writer: Mutex::new(writer),
-                synced: Mutex::new(0),
+                synced: Mutex::default(),
                 orders: Mutex::default(),
                 changed: Condvar::new(),
                 interval,
@@ -166,18 +166,22 @@ impl Shared {
 
     /// Makes everything up to the mark safe, and signs for it.
     fn sync(&self, mark: &Mark) -> Result<()> {
-        let size = mark.frontier.size();
-        if *self.synced() < size {
+        if self.synced().size() < mark.frontier.size() {
             if let Err(error) = mark.file.sync_data() {
                 return Err(self.writer().give_up(error));
             }
             let mut synced = self.synced();
-            *synced = size.max(*synced);
+            if synced.size() < mark.frontier.size() {
+                synced.clone_from(&mark.frontier);
+            }
         }
-        self.writer().publish(&mark.frontier)
+        // Others may have come further while the writer was waited for: one head is enough.
+        let mut writer = self.writer();
+        let synced = self.synced().clone();
+        writer.publish(&synced)
     }
 
-    fn synced(&self) -> MutexGuard<'_, u64> {
+    fn synced(&self) -> MutexGuard<'_, Frontier> {
         self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
