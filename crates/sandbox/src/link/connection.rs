@@ -176,16 +176,11 @@ impl Connection {
 
     /// Lets the guest send as much again as a data frame with this many bytes took.
     pub fn grant(&self, channel: u32, length: usize) -> Result<()> {
-        let amount = brig_wire::cost(length);
         match self.shared.routes().receiving.get_mut(&channel) {
-            Some((_, credit)) => *credit = credit.saturating_add(amount),
+            Some((_, credit)) => *credit = credit.saturating_add(brig_wire::cost(length)),
             None => return Ok(()),
         }
-        self.write(&brig_wire::encode(
-            Kind::Credit,
-            channel,
-            &amount.to_le_bytes(),
-        ))
+        self.write(&credit_frame(channel, length))
     }
 
     async fn wait_for_credit(&self, channel: u32) -> Result<usize> {
@@ -294,8 +289,13 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
         Kind::Data if length == 0 => return Err("the guest sent an empty frame".into()),
         Kind::Data => {
             let Some((id, credit)) = routes.receiving.get_mut(&frame.channel) else {
-                // Its execution is over for us; what was still on its way is of no use.
-                return Ok(());
+                // It is over for us; what is still on its way is of no use, but the guest must
+                // get rid of it before it can forget what was asked.
+                let frame = credit_frame(frame.channel, length);
+                return shared
+                    .outgoing
+                    .push(&frame)
+                    .map_err(|error| error.to_string());
             };
             *credit = credit
                 .checked_sub(brig_wire::cost(length))
@@ -328,6 +328,11 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
         Some(outbox) => outbox.put(incoming, length),
         None => Ok(()),
     }
+}
+
+fn credit_frame(channel: u32, length: usize) -> Vec<u8> {
+    let amount = brig_wire::cost(length);
+    brig_wire::encode(Kind::Credit, channel, &amount.to_le_bytes())
 }
 
 fn request_of(message: &FromGuest) -> u32 {

@@ -48,13 +48,13 @@ async fn flood(
     }
 }
 
-async fn next_message(guest: &mut DuplexStream) -> ToGuest {
+async fn next_frame(guest: &mut DuplexStream) -> Frame {
     use tokio::io::AsyncReadExt;
     let mut decoder = Decoder::default();
     let mut byte = [0];
     loop {
         if let Some(frame) = decoder.next_frame().unwrap() {
-            return brig_wire::from_bytes(&frame.payload).unwrap();
+            return frame;
         }
         guest.read_exact(&mut byte).await.unwrap();
         decoder.feed(&byte);
@@ -153,7 +153,13 @@ async fn what_nobody_waits_for_any_more_is_ended() {
     drop(route);
     let (_, route) = connection.open(8, &[11], &[12]).unwrap();
     drop(route);
-    assert_eq!(next_message(&mut guest).await, ToGuest::Kill { id: 8 });
+    let order = brig_wire::from_bytes(&next_frame(&mut guest).await.payload);
+    assert_eq!(order.ok(), Some(ToGuest::Kill { id: 8 }));
+    // What it had to say is taken still, so that it can come to its end.
+    let rest = brig_wire::encode(Kind::Data, 11, &[7; 1000]);
+    assert!(!flood(&connection, &mut guest, &rest, 1).await);
+    let credit = next_frame(&mut guest).await;
+    assert_eq!((credit.channel, credit.credit()), (11, Some(1000)));
     let routes = connection.shared.routes();
     assert!(routes.receiving.is_empty() && routes.sending.is_empty());
 }
