@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_caller_adds_facts_but_takes_the_place_of_none() {
         for own in [
-            "agent_id", "action", "code", "command", "program", "argv", "language",
+            "agent_id", "action", "code", "command", "program", "argv", "language", "scan",
         ] {
             let facts = [(own, "mine")].into_iter().collect();
             assert_eq!(Extra::new(facts).err(), Some(OwnFact(own.into())));

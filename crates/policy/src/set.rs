@@ -1,12 +1,13 @@
 //! The policies that hold together, and the decision they give.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::context::Request;
 use crate::decision::{Action, Decider, Decision};
 use crate::document::{Digest, Document, Given, Verdict};
 use crate::engine::{Answer, Engine, Fallback, Place};
 use crate::folder;
+use crate::scan::scan_python;
 use crate::value::Map;
 
 /// Checked policies, ready to decide. With none of them, everything is allowed that is asked.
@@ -14,7 +15,7 @@ use crate::value::Map;
 pub struct PolicySet {
     documents: Vec<Arc<Document>>,
     engine: Engine,
-    digest: Digest,
+    digest: OnceLock<Digest>,
 }
 
 impl PolicySet {
@@ -52,7 +53,7 @@ impl PolicySet {
 
     fn with(documents: Vec<Arc<Document>>, places: &[Place], fallback: Fallback) -> Self {
         Self {
-            digest: Digest::of_all(documents.iter().map(|document| &document.digest)),
+            digest: OnceLock::new(),
             engine: Engine::new(documents.clone(), places, fallback),
             documents,
         }
@@ -64,7 +65,8 @@ impl PolicySet {
 
     /// Of all documents together; of one, its own.
     pub fn digest(&self) -> &Digest {
-        &self.digest
+        (self.digest)
+            .get_or_init(|| Digest::of_all(self.documents.iter().map(|document| document.digest())))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -74,6 +76,17 @@ impl PolicySet {
     /// What the rules say to a context, as AGT's evaluator would.
     pub fn evaluate(&self, context: &Map) -> Answer {
         self.engine.evaluate(context)
+    }
+
+    /// The facts of a request, with a look at the code if a rule asks what it found.
+    pub fn context(&self, request: &Request<'_>) -> Map {
+        let mut facts = request.context();
+        if let (Some("python"), Some(code)) = (request.language, request.code)
+            && self.engine.asks_for("scan")
+        {
+            facts.insert("scan", scan_python(code).names());
+        }
+        facts
     }
 
     /// The policy whose lists of commands forbid the program, and why.
@@ -124,7 +137,7 @@ impl Decider for PolicySet {
                 reason,
             };
         }
-        let answer = self.evaluate(&request.context());
+        let answer = self.evaluate(&self.context(request));
         let code = match (&answer.error, &answer.matched_rule) {
             (Some(_), _) => "policy.error",
             (None, Some(_)) => "policy.rule",

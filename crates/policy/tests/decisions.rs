@@ -89,6 +89,31 @@ fn a_request_goes_through_the_same_gate_as_code_and_as_a_command() {
 }
 
 #[test]
+fn a_rule_may_ask_what_a_look_at_the_code_found() {
+    let text = format!(
+        "rules:\n{}{}defaults: {{action: allow}}\n",
+        rule("no-shell", "scan", "contains", "os.system", "deny", ""),
+        rule("must-parse", "scan", "contains", "unparsable", "deny", ""),
+    );
+    let policies = set(&text);
+    let decide = |language: &str, code: &str| {
+        let request = Request {
+            language: Some(language),
+            code: Some(code.as_bytes()),
+            ..Request::new("a", Action::Execute)
+        };
+        policies.decide(&request).rule
+    };
+    assert_eq!(decide("python", "print('os.system()')"), None);
+    assert_eq!(
+        decide("python", "import os as o\no.system('x')").as_deref(),
+        Some("no-shell")
+    );
+    assert_eq!(decide("python", "print 'x'").as_deref(), Some("must-parse"));
+    assert_eq!(decide("bash", "os.system('x')"), None);
+}
+
+#[test]
 fn with_an_allowlist_no_other_command_runs() {
     let policies = set("defaults: {action: allow}\ncommand_allowlist: [python3]\n");
     assert_eq!(policies.forbids("/usr/bin/python3"), None);

@@ -9,7 +9,7 @@ use super::{Document, Given};
 use crate::value::{Map, Value, write_json};
 
 /// The SHA-256 of a document's canonical form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {

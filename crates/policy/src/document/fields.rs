@@ -293,6 +293,7 @@ pub(crate) const FACTS: &[&str] = &[
     "action",
     "language",
     "code",
+    "scan",
     "command",
     "argv",
     "program",

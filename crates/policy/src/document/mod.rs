@@ -12,7 +12,7 @@ mod tests;
 pub(crate) mod typed;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::pattern::Pattern;
 use crate::problem::{Log, Position, Problem, Problems};
@@ -234,7 +234,7 @@ pub struct Document {
     pub(crate) command_allowlist: Option<Vec<Given<String>>>,
     pub(crate) env: Vec<(String, Given<String>)>,
     pub(crate) waive: Vec<Given<String>>,
-    pub(crate) digest: Digest,
+    pub(crate) digest: OnceLock<Digest>,
 }
 
 /// A document, and what it should not have said.
@@ -327,6 +327,6 @@ impl Document {
 
     /// The same for all texts that mean the same.
     pub fn digest(&self) -> &Digest {
-        &self.digest
+        self.digest.get_or_init(|| Digest::of(self))
     }
 }

@@ -1,12 +1,12 @@
 //! A document out of a tree, with everything that is wrong in it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::fields::{self, CONTROLS, FACTS};
 use super::typed::{Object, Reader};
 use super::{
-    Condition, Defaults, Digest, Document, Given, HostRule, Limits, Mounts, Operator, Rule, Verdict,
+    Condition, Defaults, Document, Given, HostRule, Limits, Mounts, Operator, Rule, Verdict,
 };
 use crate::pattern::Pattern;
 use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
@@ -34,7 +34,7 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
     let hosts = reader.list(&object, "network_allowlist", &root, HostRule::parse);
     let tools = reader.list(&object, "tool_allowlist", &root, tool);
     let denied = reader.list(&object, "command_denylist", &root, command);
-    let mut document = Document {
+    Some(Document {
         file: reader.log.file().clone(),
         version,
         name,
@@ -51,10 +51,8 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
         command_allowlist: reader.list(&object, "command_allowlist", &root, command),
         env: reader.variables(&object, "env", &root),
         waive: (reader.list(&object, "waive", &root, control)).unwrap_or_default(),
-        digest: Digest::default(),
-    };
-    document.digest = Digest::of(&document);
-    Some(document)
+        digest: OnceLock::new(),
+    })
 }
 
 fn rules(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Vec<Rule> {

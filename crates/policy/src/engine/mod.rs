@@ -82,6 +82,11 @@ impl Engine {
         self.rules.iter().map(|compiled| self.rule(compiled))
     }
 
+    /// Whether any rule looks at the field.
+    pub fn asks_for(&self, field: &str) -> bool {
+        self.fields.iter().any(|index| index.name() == field)
+    }
+
     pub fn fallback(&self) -> &Fallback {
         &self.fallback
     }

@@ -1,7 +1,7 @@
 //! The patterns that an automaton can decide, in time linear in the text. Only whether there is a
 //! match matters here, so that greediness and groups fall away.
 
-use regex_automata::meta;
+use regex_automata::{MatchKind, meta};
 use regex_syntax::hir::{self, Class, Hir, Repetition};
 
 use super::ast::{At, Node, Set, Style, ascii_only};
@@ -17,8 +17,10 @@ pub(super) enum Alphabet {
 const NFA_LIMIT: usize = 4 << 20;
 const CACHE: usize = 1 << 20;
 
+/// With several patterns, all that match are told.
 pub(super) fn build(patterns: &[Hir]) -> Option<meta::Regex> {
     let config = meta::Config::new()
+        .match_kind(MatchKind::All)
         .utf8_empty(true)
         .nfa_size_limit(Some(NFA_LIMIT))
         .hybrid_cache_capacity(CACHE)

@@ -738,7 +738,16 @@ impl Parser {
                 }
                 code
             }
-            'N' => return Err(self.error("characters by name (\\N) are not supported")),
+            'N' => {
+                if !self.eat('{') {
+                    return Err(self.error("`\\N` needs a name in braces"));
+                }
+                let name = self.until('}')?;
+                let named = unicode_names2::character(&name);
+                u32::from(
+                    named.ok_or_else(|| self.error(format!("no character is named `{name}`")))?,
+                )
+            }
             c if c.is_ascii_alphanumeric() => {
                 return Err(self.error(format!("unknown escape `\\{c}`")));
             }

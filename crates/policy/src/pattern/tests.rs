@@ -79,6 +79,12 @@ fn patterns_mean_what_python_means() {
         (r"[☃😀]", "snow ☃", true),
         ("", "", true),
         (r".*", "", true),
+        (r"\N{SNOWMAN}", "☃", true),
+        (
+            r"[\N{latin small letter a}-\N{LATIN SMALL LETTER C}]",
+            "b",
+            true,
+        ),
     ];
     for (pattern, text, expected) in cases {
         assert_eq!(search(pattern, text), expected, "{pattern} in {text:?}");
@@ -134,6 +140,8 @@ fn bad_patterns_are_those_that_python_refuses() {
         r"(?<=(a)\1)",
         r"\8",
         r"\N{SNOWMAN",
+        r"\N{NO SUCH NAME}",
+        r"\NA",
         "(?t)a*",
         "(?t:a)",
     ] {
@@ -186,6 +194,11 @@ fn a_set_rules_out_only_what_does_not_match() {
             );
         }
     }
+    // All that match are told, not only the first.
+    let letters = ["b", " "].map(|p| Pattern::parse(p).expect("sound"));
+    PatternSet::new(&letters)
+        .expect("enough of them")
+        .missing("a b", |place| panic!("{place} is there"));
     let mut missing = Vec::new();
     set.missing("nothing", |place| missing.push(place));
     assert_eq!(missing, [0, 1, 3, 4], "the third is not for an automaton");
@@ -235,7 +248,7 @@ fn regular() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_automaton_and_the_machine_agree(

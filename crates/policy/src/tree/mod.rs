@@ -4,6 +4,8 @@ mod json;
 mod scalar;
 mod yaml;
 
+use std::collections::HashMap;
+
 use crate::problem::{Entry, Fault, Log, Position};
 use crate::value::{Map, Value};
 
@@ -161,21 +163,33 @@ fn duplicate(compat: Compat, log: &mut Log, key: &str, at: Position, first: Posi
 #[derive(Debug, Default)]
 struct Pairs {
     pairs: Vec<Pair>,
-    places: std::collections::HashMap<String, usize>,
+    /// The places of the keys, once they are too many to look through.
+    places: HashMap<String, usize>,
 }
 
+const MANY: usize = 16;
+
 impl Pairs {
+    fn find(&self, key: &str) -> Option<usize> {
+        if self.pairs.len() <= MANY {
+            return self.pairs.iter().position(|pair| pair.key == key);
+        }
+        self.places.get(key).copied()
+    }
+
     fn insert(&mut self, pair: Pair, compat: Compat, log: &mut Log) {
-        match self.places.get(&pair.key) {
-            Some(place) => {
-                let first = &mut self.pairs[*place];
-                duplicate(compat, log, &pair.key, pair.at, first.at);
-                first.value = pair.value;
-            }
-            None => {
-                self.places.insert(pair.key.clone(), self.pairs.len());
-                self.pairs.push(pair);
-            }
+        if let Some(place) = self.find(&pair.key) {
+            let first = &mut self.pairs[place];
+            duplicate(compat, log, &pair.key, pair.at, first.at);
+            first.value = pair.value;
+            return;
+        }
+        self.pairs.push(pair);
+        if self.pairs.len() > MANY {
+            let new = self.places.len();
+            let pairs = self.pairs.iter().enumerate().skip(new);
+            self.places
+                .extend(pairs.map(|(place, pair)| (pair.key.clone(), place)));
         }
     }
 }

@@ -157,7 +157,7 @@ impl Composer<'_> {
                 mut pairs, merged, ..
             } => {
                 for pair in merged {
-                    if !pairs.places.contains_key(&pair.key) {
+                    if pairs.find(&pair.key).is_none() {
                         pairs.insert(pair, self.compat, self.log);
                     }
                 }
@@ -216,6 +216,11 @@ impl Composer<'_> {
         Ok(())
     }
 
+    fn expects_key(&self) -> bool {
+        let kind = self.open.last().map(|open| &open.kind);
+        matches!(kind, Some(OpenKind::Map { key: None, .. }))
+    }
+
     fn scalar(
         &mut self,
         text: &str,
@@ -223,7 +228,7 @@ impl Composer<'_> {
         tag: Option<&Tag>,
         at: Position,
     ) -> Result<Value, Stop> {
-        if style == ScalarStyle::Plain && text == "<<" {
+        if style == ScalarStyle::Plain && text == "<<" && self.expects_key() {
             return Ok(text.into());
         }
         let resolved = match tag {
