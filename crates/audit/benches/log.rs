@@ -168,7 +168,7 @@ fn execution(dir: &Path) {
             let pending = log.begin(vec![started(n), started(n), started(n)]);
             pending.wait().expect("begin");
             let end = vec![started(n), receipt(n), started(n)];
-            log.conclude(end).expect("conclude");
+            log.conclude(end).wait().expect("conclude");
         });
         report(&format!("one execution, durability {name}"), &done);
         drop(log);
@@ -188,7 +188,7 @@ fn buffered(dir: &Path) {
         ("receipt", receipt),
     ] {
         let batch: Vec<Record> = (0..1000).map(make).collect();
-        let done = rate(1, |_| log.conclude(batch.clone()).expect("append"));
+        let done = rate(1, |_| log.conclude(batch.clone()).wait().expect("append"));
         report(
             &format!("append chained and buffered, {what}"),
             &done.times(1000),
@@ -208,7 +208,7 @@ fn large(dir: &Path, records: u64) {
     let half = log.head().expect("head");
     for start in (0..records).step_by(1000) {
         let batch = (start..start + 1000).map(|n| if n % 4 == 3 { receipt(n) } else { started(n) });
-        log.conclude(batch.collect()).expect("append");
+        log.conclude(batch.collect()).wait().expect("append");
     }
     let head = log.head().expect("head");
     drop(log);

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 /// The largest whole number that every JSON reader keeps exact.
-const MAX: u64 = (1 << 53) - 1;
+pub const MAX: u64 = (1 << 53) - 1;
 /// Deeper than any record.
 const DEPTH: u32 = 32;
 

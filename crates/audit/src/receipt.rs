@@ -2,6 +2,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Hash;
+use crate::canonical;
 use crate::escape;
 use crate::record::{Command, Egress, Tool};
 
@@ -122,7 +123,7 @@ impl Output {
     /// `secrets` are replaced where the output repeats them.
     pub fn of(captured: &[u8], total: u64, secrets: &[&str]) -> Self {
         Self {
-            bytes: total,
+            bytes: total.min(canonical::MAX),
             digest: digest(captured),
             truncated: total > captured.len() as u64,
             excerpt: excerpt(captured, secrets),

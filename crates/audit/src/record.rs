@@ -161,8 +161,9 @@ pub trait Recorder: Send + Sync + std::fmt::Debug {
         self.append(record)
     }
 
-    /// Keeps the records that end an execution, before its answer is given.
-    fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
-        self.begin(records).wait()
+    /// Begins to keep the records that end an execution. Its answer may be given once this has
+    /// answered.
+    fn conclude(&self, records: Vec<Record>) -> Pending {
+        self.begin(records)
     }
 }

@@ -162,6 +162,7 @@ fn a_flood_is_told_by_its_number() {
         log.note(attempt.clone()).expect("note");
     }
     log.conclude(vec![receipt(1, Verdict::BlockedAtEgress)])
+        .wait()
         .expect("conclude");
     let values: Vec<Value> = lines(dir.path())
         .iter()

@@ -84,7 +84,7 @@ fn threads_share_a_log() {
                     match n % 4 {
                         0 => log.append(record(number)).expect("append"),
                         1 => log.note(record(number)).expect("note"),
-                        2 => log.conclude(vec![record(number)]).expect("conclude"),
+                        2 => log.conclude(vec![record(number)]).wait().expect("conclude"),
                         _ => log.begin(vec![record(number)]).wait().expect("begin"),
                     }
                 }
@@ -125,7 +125,7 @@ fn an_interval_delays_the_head_of_results_but_not_of_what_must_come_first() {
     let log = Log::open(dir.path(), options).expect("open");
     log.begin(vec![record(1)]).wait().expect("begin");
     assert_eq!(check(dir.path()).expect("good").unsigned, 0);
-    log.conclude(vec![record(2)]).expect("conclude");
+    log.conclude(vec![record(2)]).wait().expect("conclude");
     assert_eq!(executions(dir.path()), ["e1", "e2"]);
     assert_eq!(check(dir.path()).expect("good").unsigned, 1);
     let signed = (0..200).any(|_| {
@@ -133,7 +133,7 @@ fn an_interval_delays_the_head_of_results_but_not_of_what_must_come_first() {
         check(dir.path()).expect("good").unsigned == 0
     });
     assert!(signed, "the interval has passed");
-    log.conclude(vec![record(3)]).expect("conclude");
+    log.conclude(vec![record(3)]).wait().expect("conclude");
     drop(log);
     assert_eq!(check(dir.path()).expect("good").unsigned, 0);
 }

@@ -64,7 +64,7 @@ fn a_full_disk_refuses_and_leaves_the_log_whole() {
         assert!(log.append(record(kept)).is_err());
         assert!(log.note(record(kept)).is_err());
         assert!(log.begin(vec![record(kept)]).wait().is_err());
-        assert!(log.conclude(vec![record(kept)]).is_err());
+        assert!(log.conclude(vec![record(kept)]).wait().is_err());
     }
     let verified = check(&path).expect("good");
     assert_eq!((verified.records, verified.unfinished), (kept + 1, 0));

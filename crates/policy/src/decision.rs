@@ -36,6 +36,11 @@ pub struct Decision {
 /// Anything that can answer a [`Request`].
 pub trait Decider: Send + Sync + std::fmt::Debug {
     fn decide(&self, request: &Request<'_>) -> Decision;
+
+    /// SHA-256 of what it decides by, if that can be said.
+    fn policy_digest(&self) -> Option<String> {
+        None
+    }
 }
 
 /// No policy: code may run, within the limits of its session.

@@ -125,6 +125,10 @@ fn sort(documents: &[Arc<Document>], places: &mut [Place]) {
 }
 
 impl Decider for PolicySet {
+    fn policy_digest(&self) -> Option<String> {
+        Some(self.digest.to_string())
+    }
+
     fn decide(&self, request: &Request<'_>) -> Decision {
         if request.action == Action::Run
             && let Some(program) = request.command.and_then(<[String]>::first)

@@ -1,6 +1,7 @@
 //! The lifecycle of sandboxed executions: plan, decide, run, record, answer. It is the same for
 //! every backend; a backend only offers a place to run in.
 
+mod account;
 pub mod backend;
 pub mod blocking;
 pub mod config;

@@ -6,12 +6,13 @@ use brig_audit::Event as Fact;
 use brig_policy::Decision;
 use tokio::sync::oneshot;
 
+use crate::account::Account;
 use crate::execution::supervise::{Watched, supervise};
 use crate::execution::{Channels, channels};
 use crate::shared::{Owner, Shared};
 use crate::{
-    AgentId, ExecutionId, Instance, Plan, Report, Request, Result, Running, SessionConfig,
-    SessionId,
+    AgentId, Error, ExecutionId, Instance, Outcome, Plan, Report, Request, Result, Running,
+    SessionConfig, SessionId,
 };
 
 pub(crate) async fn start(
@@ -22,40 +23,34 @@ pub(crate) async fn start(
 ) -> Result<Running> {
     let plan = shared.plan(&config, Vec::new())?;
     let prepared = request.prepare(&config)?;
+    let owner = Owner {
+        agent: agent.clone(),
+        session: SessionId::random(),
+    };
+    let execution = ExecutionId::random();
     let once = Once {
-        owner: Owner {
-            agent: agent.clone(),
-            session: SessionId::random(),
-        },
-        execution: ExecutionId::random(),
+        account: shared.account(&owner, &execution, 0, &prepared.exec),
         plan,
         shared,
     };
-    once.record(once.plan.created(once.shared.backend.name()))?;
+    let created = once.plan.created(once.shared.backend.name());
+    once.shared.recorder.note(owner.record(None, created))?;
     let work = &prepared.exec.work;
-    let decided = once
+    let last = Some(Fact::SessionDestroyed);
+    let decision = once
         .shared
-        .decide(&once.owner, &once.execution, work, &once.plan);
-    let decision = match decided {
-        Ok(decision) => decision,
-        Err(error) => {
-            once.record(Fact::SessionDestroyed)?;
-            return Err(error);
-        }
-    };
+        .decide(&once.account, work, &once.plan, last)
+        .await?;
+    let begun = once.shared.begin(&once.account);
     let instance = match once.shared.backend.create(&once.plan).await {
         Ok(instance) => instance,
         Err(error) => {
-            once.shared
-                .record_end(&once.owner, &once.execution, Err(&error))?;
-            once.record(Fact::SessionDestroyed)?;
+            once.ended(&decision, Err(&error)).await?;
             return Err(error);
         }
     };
-    let permit = match once
-        .shared
-        .permit(&once.owner, &once.execution, work, decision.clone())
-    {
+    let permit = once.shared.permit(begun, &once.account, decision.clone());
+    let permit = match permit.await {
         Ok(permit) => permit,
         Err(error) => {
             instance.destroy().await?;
@@ -70,7 +65,7 @@ pub(crate) async fn start(
         events,
     } = channels(prepared.stream);
     let (done, answer) = oneshot::channel();
-    let running = Running::new(once.execution.clone(), control, events, answer);
+    let running = Running::new(execution, control, events, answer);
     let work = Watched::new(permit, prepared, sender, orders);
     tokio::spawn(async move {
         let _ = done.send(once.carry_out(instance, work, decision).await);
@@ -79,8 +74,7 @@ pub(crate) async fn start(
 }
 
 struct Once {
-    owner: Owner,
-    execution: ExecutionId,
+    account: Account,
     plan: Plan,
     shared: Arc<Shared>,
 }
@@ -94,17 +88,21 @@ impl Once {
     ) -> Result<Report> {
         let watch = supervise(instance.as_ref(), work).await;
         let gone = instance.destroy().await;
-        self.shared
-            .record_end(&self.owner, &self.execution, watch.result.as_ref())?;
-        self.record(Fact::SessionDestroyed)?;
+        self.ended(&decision, watch.result.as_ref()).await?;
         gone?;
         let outcome = Some(watch.result?);
+        let Account {
+            owner, execution, ..
+        } = &self.account;
         Ok(self
             .shared
-            .report(&self.owner, &self.execution, decision, &self.plan, outcome))
+            .report(owner, execution, decision, &self.plan, outcome))
     }
 
-    fn record(&self, event: Fact) -> Result<()> {
-        self.shared.record(&self.owner, None, event)
+    async fn ended(&self, decision: &Decision, result: Result<&Outcome, &Error>) -> Result<()> {
+        let last = Some(Fact::SessionDestroyed);
+        self.shared
+            .record_end(&self.account, decision, &self.plan, result, last)
+            .await
     }
 }

@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use brig_audit::{Event as Fact, Record, Recorder};
+use brig_audit::{Event as Fact, Pending, Record, Recorder};
 use brig_policy::{Action, Decider, Decision, Request as Question};
 use jiff::Timestamp;
 
+use crate::account::Account;
 use crate::backend::Permit;
 use crate::request::Work;
 use crate::session::Inner;
 use crate::store::{Place, Store};
 use crate::{
-    AgentId, Backend, Error, ExecutionId, ExecutionStatus, Outcome, Plan, Report, Result,
-    SessionConfig, SessionId,
+    AgentId, Backend, Error, ExecRequest, ExecutionId, ExecutionStatus, Outcome, Plan, Report,
+    Result, SessionConfig, SessionId,
 };
 
 #[derive(Debug)]
@@ -38,37 +39,56 @@ pub(crate) struct Owner {
     pub session: SessionId,
 }
 
+impl Owner {
+    pub fn record(&self, execution: Option<&ExecutionId>, event: Fact) -> Record {
+        Record {
+            at: Timestamp::now(),
+            agent: self.agent.to_string(),
+            session: self.session.to_string(),
+            execution: execution.map(ToString::to_string),
+            event,
+        }
+    }
+}
+
 impl Shared {
     pub fn plan(&self, config: &SessionConfig, layers: Vec<PathBuf>) -> Result<Plan> {
         let state = self.place.durable().map(Store::root);
         Plan::make_beside(config, self.backend.as_ref(), layers, state)
     }
 
+    /// Keeps a record, and waits until it is safe.
     pub fn record(
         &self,
         owner: &Owner,
         execution: Option<&ExecutionId>,
         event: Fact,
     ) -> Result<()> {
-        self.recorder.append(Record {
-            at: Timestamp::now(),
-            agent: owner.agent.to_string(),
-            session: owner.session.to_string(),
-            execution: execution.map(ToString::to_string),
-            event,
-        })?;
+        self.recorder.append(owner.record(execution, event))?;
         Ok(())
     }
 
-    /// Decides, and records the decision. A denial is an error.
-    pub fn decide(
+    /// Opens the account of an execution.
+    pub fn account(
         &self,
         owner: &Owner,
         execution: &ExecutionId,
+        step: u64,
+        request: &ExecRequest,
+    ) -> Account {
+        let policy = self.decider.policy_digest();
+        Account::open(owner.clone(), execution.clone(), step, policy, request)
+    }
+
+    /// Decides, and records the decision. A denial is an error; `last` is recorded after it.
+    pub async fn decide(
+        &self,
+        account: &Account,
         work: &Work,
         plan: &Plan,
+        last: Option<Fact>,
     ) -> Result<Decision> {
-        let mut question = Question::new(owner.agent.as_str(), action(work));
+        let mut question = Question::new(account.owner.agent.as_str(), action(work));
         match work {
             Work::Code {
                 language, source, ..
@@ -79,62 +99,53 @@ impl Shared {
             Work::Command(argv) => question.command = Some(argv),
         }
         let decision = self.decider.decide(&question);
-        self.record(
-            owner,
-            Some(execution),
-            Fact::Decided {
-                allowed: decision.allowed,
-                code: decision.code.clone(),
-                rule: decision.rule.clone(),
-                reason: decision.reason.clone(),
-            },
-        )?;
         if decision.allowed {
+            // Made safe by the start of the execution, which comes next.
+            self.recorder.note(account.decided(&decision))?;
             return Ok(decision);
         }
+        let mut records = account.denied(&decision, plan, self.backend.name());
+        records.extend(last.map(|fact| account.owner.record(None, fact)));
+        self.recorder.conclude(records).await?;
+        let (owner, execution) = (&account.owner, &account.execution);
         Err(Error::Denied(Box::new(
             self.report(owner, execution, decision, plan, None),
         )))
     }
 
-    /// Records that an execution begins. The only place where a permit is made.
-    pub fn permit(
+    /// Begins to record that an execution begins, so that an instance can be started meanwhile.
+    pub fn begin(&self, account: &Account) -> Pending {
+        self.recorder.begin(vec![account.begins()])
+    }
+
+    /// The right to run, once the beginning is safely on record. The only place where a permit
+    /// is made.
+    pub async fn permit(
         &self,
-        owner: &Owner,
-        execution: &ExecutionId,
-        work: &Work,
+        begun: Pending,
+        account: &Account,
         decision: Decision,
     ) -> Result<Permit> {
-        self.record(
-            owner,
-            Some(execution),
-            Fact::ExecutionStarted {
-                action: action(work).name().into(),
-            },
-        )?;
+        begun.await?;
         Ok(Permit {
-            execution: execution.clone(),
+            execution: account.execution.clone(),
             decision,
         })
     }
 
-    pub fn record_end(
+    /// Records how an execution ended; `last` is recorded after it.
+    pub async fn record_end(
         &self,
-        owner: &Owner,
-        execution: &ExecutionId,
+        account: &Account,
+        decision: &Decision,
+        plan: &Plan,
         result: Result<&Outcome, &Error>,
+        last: Option<Fact>,
     ) -> Result<()> {
-        let event = match result {
-            Ok(outcome) => Fact::ExecutionFinished {
-                exit_code: Some(outcome.exit_code),
-                kill_reason: outcome.killed.as_ref().map(|reason| reason.name().into()),
-            },
-            Err(error) => Fact::ExecutionFailed {
-                code: error.code().into(),
-                message: error.to_string(),
-            },
-        };
-        self.record(owner, Some(execution), event)
+        let mut records = account.ended(decision, plan, self.backend.name(), result);
+        records.extend(last.map(|fact| account.owner.record(None, fact)));
+        self.recorder.conclude(records).await?;
+        Ok(())
     }
 
     pub fn report(
@@ -161,7 +172,7 @@ impl Shared {
     }
 }
 
-fn action(work: &Work) -> Action {
+pub(crate) fn action(work: &Work) -> Action {
     match work {
         Work::Code { .. } => Action::Execute,
         Work::Command(_) => Action::Run,

@@ -124,12 +124,14 @@ impl Recorder for Log {
         self.queue.keep(&self.texts(&records)?, Want::Written)
     }
 
-    fn conclude(&self, records: Vec<Record>) -> Result<(), RecordError> {
-        let want = match self.durability {
-            Durability::Always => Want::Synced,
-            Durability::Interval(_) => Want::Written,
-        };
-        self.queue.keep(&self.texts(&records)?, want)
+    fn conclude(&self, records: Vec<Record>) -> Pending {
+        match self.durability {
+            Durability::Always => self.begin(records),
+            Durability::Interval(_) => {
+                let texts = self.texts(&records);
+                Pending::ready(texts.and_then(|texts| self.queue.keep(&texts, Want::Written)))
+            }
+        }
     }
 }
 

@@ -10,12 +10,12 @@ use super::Session;
 use super::inner::Inner;
 use super::live::Live;
 use super::ticket::Ticket;
+use crate::account::Account;
 use crate::backend::Permit;
 use crate::execution::supervise::{Watched, killed, supervise};
 use crate::execution::{Channels, channels};
-use crate::request::Work;
-use crate::shared::{Shared, lock};
-use crate::{ExecutionId, KillReason, Language, Report, Request, Result, Running};
+use crate::shared::{Owner, Shared, lock};
+use crate::{ExecRequest, ExecutionId, KillReason, Language, Report, Request, Result, Running};
 
 impl Session {
     /// Runs something, once. A denial is [`crate::Error::Denied`].
@@ -28,7 +28,8 @@ impl Session {
             events,
         } = channels(prepared.stream);
         let mut ticket = Ticket::take(&self.inner, control.clone())?;
-        let (live, permit) = match self.begin_execution(&ticket.id, &prepared.exec.work).await {
+        let begun = self.begin_execution(&ticket.id, &prepared.exec).await;
+        let (live, permit, account) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 ticket.fail(&error);
@@ -43,7 +44,7 @@ impl Session {
         let work = Watched::new(permit, prepared, sender, orders);
         let (shared, inner) = (self.shared.clone(), self.inner.clone());
         tokio::spawn(async move {
-            let result = carry_out(&shared, &inner, &ticket.id, live, work, decision).await;
+            let result = carry_out(&shared, &inner, &account, live, work, decision).await;
             ticket.finish(&result);
             let _ = done.send(result);
         });
@@ -67,26 +68,34 @@ impl Session {
         self.start(Request::command(command)).await?.wait().await
     }
 
-    async fn begin_execution(&self, id: &ExecutionId, work: &Work) -> Result<(Live, Permit)> {
-        let owner = &self.inner.owner;
+    async fn begin_execution(
+        &self,
+        id: &ExecutionId,
+        request: &ExecRequest,
+    ) -> Result<(Live, Permit, Account)> {
+        let (shared, owner) = (&self.shared, &self.inner.owner);
+        let account = shared.account(owner, id, self.inner.next_step(shared)?, request);
         let plan = lock(&self.inner.state).plan.clone();
-        let decision = self.shared.decide(owner, id, work, &plan)?;
-        let live = match self.inner.live(&self.shared).await {
+        let decision = shared.decide(&account, &request.work, &plan, None).await?;
+        let begun = shared.begin(&account);
+        let live = match self.inner.live(shared).await {
             Ok(live) => live,
             Err(error) => {
-                self.shared.record_end(owner, id, Err(&error))?;
+                shared
+                    .record_end(&account, &decision, &plan, Err(&error), None)
+                    .await?;
                 return Err(error);
             }
         };
-        let permit = self.shared.permit(owner, id, work, decision)?;
-        Ok((live, permit))
+        let permit = shared.permit(begun, &account, decision).await?;
+        Ok((live, permit, account))
     }
 }
 
 async fn carry_out(
     shared: &Arc<Shared>,
     inner: &Arc<Inner>,
-    id: &ExecutionId,
+    account: &Account,
     live: Live,
     work: Watched,
     decision: Decision,
@@ -104,10 +113,13 @@ async fn carry_out(
         Ok(_) if !live.is_lost() => inner.save(shared, &live).await,
         _ => Ok(()),
     };
-    shared.record_end(&inner.owner, id, result.as_ref())?;
+    shared
+        .record_end(account, &decision, &live.plan, result.as_ref(), None)
+        .await?;
     let outcome = result?;
     saved?;
-    Ok(shared.report(&inner.owner, id, decision, &live.plan, Some(outcome)))
+    let (owner, id) = (&account.owner, &account.execution);
+    Ok(shared.report(owner, id, decision, &live.plan, Some(outcome)))
 }
 
 impl Inner {
@@ -121,6 +133,16 @@ impl Inner {
             Err(_) if self.was_destroyed(shared) => Ok(()),
             other => other,
         }
+    }
+
+    /// The number of the next execution, whichever process it is in.
+    fn next_step(&self, shared: &Shared) -> Result<u64> {
+        let Owner { agent, session } = &self.owner;
+        let kept = match shared.place.durable() {
+            Some(store) if self.durable => store.next_step(agent, session)?,
+            _ => None,
+        };
+        Ok(kept.unwrap_or_else(|| lock(&self.state).next_step()))
     }
 
     /// By this process or by another.

@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub open: usize,
     /// File transfers under way.
     pub transfers: usize,
+    /// Executions that were asked for, of a session that lives in this process alone.
+    steps: u64,
     pub table: Table,
     /// The newest plan that was made for it.
     pub plan: Arc<Plan>,
@@ -56,6 +58,11 @@ pub(crate) struct State {
 impl State {
     pub fn doomed(&self) -> bool {
         matches!(self.phase, Phase::Destroying | Phase::Destroyed)
+    }
+
+    pub fn next_step(&mut self) -> u64 {
+        self.steps += 1;
+        self.steps - 1
     }
 }
 
@@ -76,6 +83,7 @@ impl Inner {
                 phase: Phase::Provisioning,
                 open: 0,
                 transfers: 0,
+                steps: 0,
                 table: Table::default(),
                 plan: Arc::new(plan),
                 busy: BusyFlag::default(),

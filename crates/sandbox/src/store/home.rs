@@ -1,7 +1,7 @@
 //! The folder of one session, open in this process.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -93,6 +93,22 @@ impl Store {
     pub fn head_bytes(&self, record: &SessionRecord) -> u64 {
         let path = self.session_path(&record.agent, &record.id);
         usage(&head_path(&path, record.head)).unwrap_or(0)
+    }
+
+    /// The number of the next execution of a session, whichever process asks: one byte is added
+    /// to a file for each, and where it lands is the number. Nothing if the session is gone.
+    pub fn next_step(&self, agent: &AgentId, id: &SessionId) -> Result<Option<u64>> {
+        let path = self.session_path(agent, id).join(STEPS);
+        let add = || -> io::Result<u64> {
+            let mut file = File::options().append(true).create(true).open(path)?;
+            file.write_all(b".")?;
+            Ok(file.stream_position()?.saturating_sub(1))
+        };
+        match add() {
+            Ok(step) => Ok(Some(step)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(id, error)),
+        }
     }
 
     pub fn try_open(&self, agent: &AgentId, id: &SessionId) -> Result<Opening> {
@@ -301,6 +317,7 @@ impl Home {
 pub(super) const RECORD: &str = "session.json";
 pub(super) const LOCK: &str = "lock";
 pub(super) const BUSY: &str = "busy";
+const STEPS: &str = "steps";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 const HEAD: &str = "head-";
 

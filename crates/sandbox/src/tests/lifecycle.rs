@@ -394,6 +394,7 @@ async fn once_leaves_nothing_and_records_everything() {
                     exit_code: Some(0),
                     ..
                 },
+                Fact::Receipt(_),
                 Fact::SessionDestroyed,
             ]
         ),
@@ -411,4 +412,46 @@ async fn once_leaves_nothing_and_records_everything() {
     assert_eq!(fake.alive.load(Ordering::SeqCst), 1);
     drop(running);
     until("nothing left", || fake.alive.load(Ordering::SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn every_execution_has_a_receipt_and_none_repeats_a_secret() {
+    let folder = tempfile::tempdir().expect("folder");
+    let log = Arc::new(MemoryLog::default());
+    for _ in 0..2 {
+        let sandbox = Sandbox::builder(Arc::new(Fake::default()))
+            .state_dir(folder.path())
+            .recorder(log.clone())
+            .build()
+            .expect("sandbox");
+        let id: crate::SessionId = "s".parse().expect("name");
+        let session = match sandbox.open_session(&agent(), &id).await {
+            Ok(session) => session,
+            Err(_) => sandbox
+                .create_session(&agent(), Some(id), SessionConfig::default())
+                .await
+                .expect("session"),
+        };
+        let mut request = Request::command(["echo", "the hunter2 token"]);
+        request.env = vec![("TOKEN".into(), "hunter2".into())];
+        let running = session.start(request).await.expect("running");
+        running.wait().await.expect("report");
+        session.close().await.expect("closed");
+    }
+    let receipts: Vec<_> = log
+        .records()
+        .into_iter()
+        .filter_map(|record| match record.event {
+            Fact::Receipt(receipt) => Some(receipt),
+            _ => None,
+        })
+        .collect();
+    let steps: Vec<u64> = receipts.iter().map(|receipt| receipt.step).collect();
+    assert_eq!(steps, [0, 1], "counted across processes");
+    for receipt in receipts {
+        assert_eq!(receipt.decision, brig_audit::Verdict::Allowed);
+        assert_eq!(receipt.action, "run");
+        assert!(receipt.stdout.excerpt.contains("[redacted]"), "{receipt:?}");
+        assert!(!format!("{receipt:?}").contains("hunter2"), "{receipt:?}");
+    }
 }

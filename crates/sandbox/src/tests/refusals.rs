@@ -127,7 +127,7 @@ async fn what_cannot_be_recorded_does_not_run() {
         );
     }
     let fake = Arc::new(Fake::default());
-    let log = Arc::new(Full(AtomicUsize::new(5)));
+    let log = Arc::new(Full(AtomicUsize::new(6)));
     let sandbox = Sandbox::builder(fake.clone())
         .recorder(log)
         .build()
