@@ -126,7 +126,7 @@ fn sort(documents: &[Arc<Document>], places: &mut [Place]) {
 
 impl Decider for PolicySet {
     fn policy_digest(&self) -> Option<String> {
-        Some(self.digest.to_string())
+        Some(self.digest().to_string())
     }
 
     fn decide(&self, request: &Request<'_>) -> Decision {
