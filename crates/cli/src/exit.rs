@@ -4,6 +4,8 @@ use brig_sandbox::{KillReason, Outcome};
 
 use crate::units;
 
+/// The answer to a question is no: a policy is not sound, a case does not hold.
+pub const NO: u8 = 1;
 /// Brig itself failed.
 pub const FAILED: u8 = 125;
 /// A policy said no.

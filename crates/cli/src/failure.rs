@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
+use brig_policy::Decision;
 use brig_sandbox::{Error, Report};
 use serde_json::{Value, json};
 
@@ -98,9 +99,13 @@ impl From<Error> for Failure {
             Error::CannotRun { exit_code, .. } => u8::try_from(*exit_code).unwrap_or(exit::FAILED),
             _ => exit::FAILED,
         };
+        let message = match &error {
+            Error::Denied(report) => denial(&report.decision),
+            _ => without_numbers(&error.to_string()),
+        };
         Self {
             code: error.code(),
-            message: without_numbers(&error.to_string()),
+            message,
             hint: error.hint(),
             exit,
             denied: match error {
@@ -109,6 +114,18 @@ impl From<Error> for Failure {
             },
         }
     }
+}
+
+/// The reason, the rule that gave it, and the code it is known by.
+fn denial(decision: &Decision) -> String {
+    let rule = match &decision.rule {
+        Some(rule) => format!("rule `{rule}`, "),
+        None => String::new(),
+    };
+    format!(
+        "denied by policy: {} ({rule}{})",
+        decision.reason, decision.code
+    )
 }
 
 /// In the style of our own messages.
@@ -140,6 +157,10 @@ const PLAIN: &str = "\x1b[0m";
 
 pub fn error(text: &str) {
     say(RED, "error", text);
+}
+
+pub fn warning(text: &str) {
+    say(YELLOW, "warning", text);
 }
 
 pub fn note(text: &str) {

@@ -11,6 +11,7 @@ mod failure;
 mod interrupt;
 mod json;
 mod output;
+mod policy;
 mod reference;
 mod run;
 mod session;
@@ -39,6 +40,7 @@ fn command(command: &Command) -> u8 {
     match command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Session(args) => block_on(session::run(&args.command)),
+        Command::Policy(args) => policy::run(&args.command),
         Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Completions(args) => {
             let mut script = Vec::new();

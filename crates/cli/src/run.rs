@@ -1,5 +1,7 @@
 //! `brig run`: one execution, and nothing of it stays.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brig_sandbox::{Limit, Request, Sandbox};
@@ -7,6 +9,7 @@ use brig_sandbox::{Limit, Request, Sandbox};
 use crate::args::{RunArgs, WorkArgs};
 use crate::drive::{Attachment, Finished, drive};
 use crate::failure::{self, Failure};
+use crate::policy::load::load;
 use crate::{answer, backend, exit, json, terminal, units};
 
 /// Somebody sits at a terminal: no default ends what they are doing.
@@ -33,10 +36,33 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
         config.limits.timeout = Limit::default_of(SITTING);
     }
     let backend = backend::choose(&args.config.backend)?;
+    let mut builder = Sandbox::builder(backend);
+    if !args.policy.is_empty() {
+        let policies = load(&args.policy, args.compat.compat())?;
+        config = config.under(&policies)?;
+        builder = builder.decider(Arc::new(policies));
+    }
     let request = request(&args.work, &args.config.env)?;
-    let sandbox = Sandbox::builder(backend).build()?;
+    let sandbox = builder.build()?;
     let start = sandbox.start_once(&args.config.agent, config, request);
-    drive(start, attachment(&args.work, args.json)).await
+    let done = drive(start, attachment(&args.work, args.json)).await;
+    done.map_err(|failure| for_the_operator(failure, &args.policy))
+}
+
+/// Who is denied can't mend it; who wrote the policy can.
+fn for_the_operator(failure: Failure, policies: &[PathBuf]) -> Failure {
+    let (Some(report), Some(file)) = (failure.denied(), policies.first()) else {
+        return failure;
+    };
+    let file = file.display();
+    let rule = match &report.decision.rule {
+        Some(rule) => format!("rule `{rule}` in {file}"),
+        None => format!("{file}"),
+    };
+    let hint = format!(
+        "for the operator: this was decided by {rule}; `brig policy explain {file}` shows why and what would change it"
+    );
+    failure.with_hint(hint)
 }
 
 /// What is the same for `run` and `session exec`. The variables given win over our own.

@@ -38,6 +38,13 @@ fn every_command_has_help_with_an_example() {
         "session restore",
         "session fork",
         "session destroy",
+        "policy",
+        "policy check",
+        "policy explain",
+        "policy test",
+        "policy diff",
+        "policy schema",
+        "policy eval",
         "doctor",
         "completions",
     ] {

@@ -120,6 +120,24 @@ impl Cases {
     }
 }
 
+/// Reads the facts of a context from a file.
+pub fn load_facts(file: &str, text: impl AsRef<[u8]>) -> Result<Map, Problems> {
+    let mut log = Log::new(file);
+    let node = tree::parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
+    if let Some(node) = node {
+        match node.to_value() {
+            Value::Map(facts) if !log.failed() => return Ok(facts),
+            Value::Map(_) => {}
+            _ => log.error(
+                node.at,
+                &Entry::Root,
+                Fault::new("policy.context", "a context must be a map of facts"),
+            ),
+        }
+    }
+    Err(Problems(log.finish()))
+}
+
 fn facts(value: Value) -> Option<Map> {
     match value {
         Value::Map(map) => Some(map),

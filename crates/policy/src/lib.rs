@@ -18,7 +18,7 @@ mod tree;
 mod unicode;
 pub mod value;
 
-pub use cases::{CaseResult, Cases};
+pub use cases::{CaseResult, Cases, load_facts};
 pub use context::{Extra, OwnFact, Request};
 pub use decision::{Action, AllowAll, Decider, Decision};
 pub use diff::{Change, Direction, diff};
@@ -33,5 +33,5 @@ pub use folder::GOVERNANCE_FILES;
 pub use problem::{Position, Problem, Problems, Severity};
 pub use scan::{Finding, Scan, scan_python};
 pub use set::PolicySet;
-pub use tree::{Compat, Format};
+pub use tree::{Compat, Format, MAX_BYTES};
 pub use value::{Map, Value};

@@ -8,7 +8,7 @@ use crate::document::{Digest, Document, Given, Verdict};
 use crate::engine::{Answer, Engine, Fallback, Place};
 use crate::folder;
 use crate::scan::scan_python;
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 /// Checked policies, ready to decide. With none of them, everything is allowed that is asked.
 #[derive(Debug)]
@@ -81,12 +81,22 @@ impl PolicySet {
     /// The facts of a request, with a look at the code if a rule asks what it found.
     pub fn context(&self, request: &Request<'_>) -> Map {
         let mut facts = request.context();
-        if let (Some("python"), Some(code)) = (request.language, request.code)
-            && self.engine.asks_for("scan")
-        {
-            facts.insert("scan", scan_python(code).names());
-        }
+        self.look_at_code(&mut facts);
         facts
+    }
+
+    /// Adds the fact `scan` for Python code, if a rule asks for it.
+    pub fn look_at_code(&self, facts: &mut Map) {
+        let language = facts.get("language").and_then(Value::as_text);
+        let python = language.is_none_or(|language| language == "python");
+        let code = facts.get("code").and_then(Value::as_text);
+        if python
+            && self.engine.asks_for("scan")
+            && let Some(code) = code
+        {
+            let names = Value::from(scan_python(code.as_bytes()).names());
+            facts.insert("scan", names);
+        }
     }
 
     /// The policy whose lists of commands forbid the program, and why.

@@ -90,6 +90,9 @@ pub struct SessionConfig {
     pub read_only_root: bool,
     /// The Python to use in place of the system's: an interpreter or a virtual environment.
     pub python: Option<PathBuf>,
+    /// Controls that a policy asks for beyond those that the rest of the config needs.
+    #[serde(default)]
+    pub needs: BTreeSet<Control>,
     /// Controls that the operator gives up by name.
     pub waive: BTreeSet<Control>,
 }
@@ -104,6 +107,7 @@ impl Default for SessionConfig {
             rootfs: None,
             read_only_root: true,
             python: None,
+            needs: BTreeSet::new(),
             waive: BTreeSet::new(),
         }
     }

@@ -13,6 +13,14 @@ pub enum Control {
     WallTime,
     OutputSize,
     NetworkOff,
+    /// Only listed hosts can be reached.
+    NetworkHosts,
+    /// Listed programs can't be run.
+    CommandDeny,
+    /// Only listed programs can be run.
+    CommandAllow,
+    /// Only listed tools can be called.
+    Tools,
     ReadOnlyRoot,
     Mounts,
     Checkpoint,
@@ -21,7 +29,7 @@ pub enum Control {
 }
 
 impl Control {
-    pub const ALL: [Control; 12] = [
+    pub const ALL: [Control; 16] = [
         Control::Cpu,
         Control::Memory,
         Control::Processes,
@@ -29,6 +37,10 @@ impl Control {
         Control::WallTime,
         Control::OutputSize,
         Control::NetworkOff,
+        Control::NetworkHosts,
+        Control::CommandDeny,
+        Control::CommandAllow,
+        Control::Tools,
         Control::ReadOnlyRoot,
         Control::Mounts,
         Control::Checkpoint,
@@ -46,6 +58,10 @@ impl Control {
             Control::WallTime => "wall-time",
             Control::OutputSize => "output-size",
             Control::NetworkOff => "network-off",
+            Control::NetworkHosts => "network-hosts",
+            Control::CommandDeny => "command-deny",
+            Control::CommandAllow => "command-allow",
+            Control::Tools => "tools",
             Control::ReadOnlyRoot => "read-only-root",
             Control::Mounts => "mounts",
             Control::Checkpoint => "checkpoint",

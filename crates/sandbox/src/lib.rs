@@ -11,6 +11,7 @@ pub mod control;
 pub mod env;
 mod error;
 mod execution;
+mod governed;
 mod ids;
 pub mod layers;
 pub mod limits;

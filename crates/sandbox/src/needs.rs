@@ -55,6 +55,12 @@ fn need(config: &SessionConfig, control: Control) -> Option<Strength> {
             let wanted = !config.mounts.is_empty() || config.workspace.is_some();
             wanted.then_some(Strength::Enforced)
         }
+        Control::NetworkHosts | Control::CommandDeny | Control::CommandAllow | Control::Tools => {
+            config
+                .needs
+                .contains(&control)
+                .then_some(Strength::Enforced)
+        }
         // Needed by those who save, and asked for there.
         Control::Checkpoint => None,
     }
@@ -145,7 +151,15 @@ mod tests {
     fn all_that_is_missing_is_named_at_once() {
         let silent = Controls::default();
         let unmet = unmet_of(&SessionConfig::default(), silent);
-        let unneeded = [Control::WallTime, Control::Mounts, Control::Checkpoint];
+        let unneeded = [
+            Control::WallTime,
+            Control::NetworkHosts,
+            Control::CommandDeny,
+            Control::CommandAllow,
+            Control::Tools,
+            Control::Mounts,
+            Control::Checkpoint,
+        ];
         let expected: Vec<Control> = Control::ALL
             .into_iter()
             .filter(|control| !unneeded.contains(control))

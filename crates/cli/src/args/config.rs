@@ -1,5 +1,6 @@
 //! Flags that describe a sandbox.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,6 +106,7 @@ impl ConfigArgs {
             rootfs: self.rootfs.as_deref().map(absolute),
             read_only_root: !self.writable_root,
             python: self.python.as_deref().map(absolute),
+            needs: BTreeSet::new(),
             waive: self.waive.iter().copied().collect(),
         }
     }

@@ -1,17 +1,20 @@
 //! The command line as types. The texts here are the help and the reference.
 
 mod config;
+mod policy;
 mod session;
 mod values;
 mod work;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use config::ConfigArgs;
+pub use policy::{CheckArgs, CompatArgs, DiffArgs, ExplainArgs, PolicyCommand, TestArgs};
 pub use session::{
     CheckpointArgs, CopyArgs, CreateArgs, DestroyArgs, ExecArgs, ForkArgs, InspectArgs, ListArgs,
     RestoreArgs, SessionCommand, SessionName,
@@ -68,6 +71,7 @@ impl Cli {
 pub enum Command {
     Run(Box<RunArgs>),
     Session(SessionArgs),
+    Policy(PolicyArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Version(VersionArgs),
@@ -93,6 +97,7 @@ Examples:
   brig run -- ls -l /                            a command
   brig run --timeout 5s --memory 256M job.py     tighter limits
   brig run --mount ./data:/data main.py          a folder of the host, read-only
+  brig run --policy policy.yaml agent.py         only what a policy allows
   brig run --workspace . -- make test            work on this folder, in place
   tar c src | brig run -i -- tar tv              standard input
   brig run -it -- bash                           a terminal inside
@@ -103,6 +108,11 @@ pub struct RunArgs {
     pub work: WorkArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Decide by this policy, and hold its limits; given several times, all of them hold
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    pub policy: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = "Policy")]
+    pub compat: CompatArgs,
     /// Print one JSON object with the result and nothing else on stdout
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,
@@ -122,6 +132,22 @@ Examples:
 pub struct SessionArgs {
     #[command(subcommand)]
     pub command: SessionCommand,
+}
+
+/// Check policies, ask why they decide as they do, and compare them
+///
+/// Nothing is run.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig policy check policy.yaml
+  brig policy explain policy.yaml --fact code='import subprocess'
+  brig policy test policy.yaml policy.cases.yaml
+  brig policy diff old.yaml new.yaml
+  brig run --policy policy.yaml -c 'print(1)'")]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    pub command: PolicyCommand,
 }
 
 /// Say what each backend can enforce here, what is missing, and what would mend it

@@ -10,7 +10,7 @@ use crate::problem::{Entry, Fault, Log, Position};
 use crate::value::{Map, Value};
 
 /// Larger files are not policies.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 /// Deeper ones neither.
 const MAX_DEPTH: usize = 64;
 /// Values of a file, with those that aliases repeat.

@@ -1,0 +1,216 @@
+use std::fmt::Write as _;
+use std::path::Path;
+
+use brig_policy::{Explanation, Map, PolicySet, Value, load_facts};
+use brig_sandbox::{Backend, Error, Limits, Plan, SessionConfig};
+use serde_json::json;
+
+use super::load;
+use crate::args::ExplainArgs;
+use crate::failure::Failure;
+use crate::{backend, escape, json, table, units, write_out};
+
+pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
+    let policies = load::load(&args.files, args.compat.compat())?;
+    let mut context = match &args.context {
+        Some(given) => facts(given)?,
+        None => Map::new(),
+    };
+    for (key, value) in &args.fact {
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.as_str().into());
+        let value: Value = value;
+        context.insert(key.as_str(), value);
+    }
+    policies.look_at_code(&mut context);
+    let explanation = policies.explain(&context);
+    let forbidden = program(&context).and_then(|program| policies.forbids(program));
+    let held: Vec<Held> = (backend::all().iter())
+        .map(|backend| Held::of(&policies, backend.as_ref()))
+        .collect();
+    if args.json {
+        let mut object = json!(explanation);
+        object["command"] = json!(forbidden);
+        object["backends"] = held.iter().map(Held::json).collect();
+        object["error"] = serde_json::Value::Null;
+        json::print(&object);
+        return Ok(0);
+    }
+    Ok(write_out(
+        text(&explanation, forbidden.as_deref(), &held).as_bytes(),
+    ))
+}
+
+/// JSON on the command line, or the name of a file.
+fn facts(given: &str) -> Result<Map, Failure> {
+    let (name, text) = if given.trim_start().starts_with('{') {
+        ("context.json".to_owned(), given.as_bytes().to_vec())
+    } else {
+        (given.to_owned(), load::read(Path::new(given))?)
+    };
+    load_facts(&name, text).map_err(|problems| {
+        load::show(&problems.0);
+        Failure::usage("the context is not sound")
+    })
+}
+
+/// What the lists of commands are asked about.
+fn program(context: &Map) -> Option<&str> {
+    match context.get("argv") {
+        Some(Value::List(words)) => words.first().and_then(Value::as_text),
+        _ => context.get("program").and_then(Value::as_text),
+    }
+}
+
+/// What one backend could hold of the policies.
+struct Held {
+    backend: &'static str,
+    problem: Option<Failure>,
+    unmet: Vec<(&'static str, String)>,
+}
+
+impl Held {
+    fn of(policies: &PolicySet, backend: &dyn Backend) -> Self {
+        let plan = SessionConfig::default()
+            .under(policies)
+            .and_then(|config| Plan::make(&config, backend, Vec::new()));
+        let (problem, unmet) = match plan {
+            Ok(_) => (None, Vec::new()),
+            Err(Error::Unenforceable(unmet)) => {
+                let unmet = unmet.into_iter();
+                (
+                    None,
+                    unmet
+                        .map(|unmet| (unmet.control.name(), unmet.problem))
+                        .collect(),
+                )
+            }
+            Err(error) => (Some(Failure::from(error)), Vec::new()),
+        };
+        Self {
+            backend: backend.name(),
+            problem,
+            unmet,
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let unmet: Vec<_> = (self.unmet.iter())
+            .map(|(control, problem)| json!({ "control": control, "problem": problem }))
+            .collect();
+        json!({
+            "name": self.backend,
+            "holds": self.unmet.is_empty() && self.problem.is_none(),
+            "unmet": unmet,
+            "problem": self.problem.as_ref().map(Failure::json),
+        })
+    }
+
+    fn line(&self) -> String {
+        let name = self.backend;
+        if let Some(problem) = &self.problem {
+            return format!("{name}: {problem}");
+        }
+        if self.unmet.is_empty() {
+            return format!("{name}: can hold all of it");
+        }
+        let parts: Vec<String> = (self.unmet.iter())
+            .map(|(control, problem)| format!("{control} ({problem})"))
+            .collect();
+        let names: Vec<&str> = self.unmet.iter().map(|(control, _)| *control).collect();
+        format!(
+            "{name}: cannot hold {}; would run with --waive {}",
+            parts.join(", "),
+            names.join(",")
+        )
+    }
+}
+
+fn text(explanation: &Explanation, forbidden: Option<&str>, held: &[Held]) -> String {
+    let answer = &explanation.answer;
+    let said = if answer.allowed { "allowed" } else { "denied" };
+    let policy = answer.policy.as_deref().unwrap_or("none");
+    let by = match (&answer.matched_rule, &answer.error) {
+        (_, Some(error)) => format!("by an error: {error}"),
+        (Some(rule), None) => format!("by rule `{rule}` of policy `{policy}`"),
+        (None, None) => format!("by the default of policy `{policy}`"),
+    };
+    let mut text = format!(
+        "{}\n",
+        escape::line(&format!("{said} {by}: {}", answer.reason))
+    );
+    if let Some(forbidden) = forbidden {
+        let _ = writeln!(
+            text,
+            "{}",
+            escape::line(&format!("as a command: denied, {forbidden}"))
+        );
+    }
+    let _ = writeln!(text, "policy {}", explanation.digest);
+    let rules: Vec<[String; 5]> = (explanation.considered.iter())
+        .map(|rule| {
+            [
+                rule.rule.clone(),
+                rule.action.to_string(),
+                rule.place.to_string(),
+                rule.outcome.name().into(),
+                rule.why.clone(),
+            ]
+        })
+        .collect();
+    if !rules.is_empty() {
+        let _ = write!(
+            text,
+            "\n{}",
+            table::text(["RULE", "ACTION", "PLACE", "OUTCOME", "WHY"], &rules)
+        );
+    }
+    let limits: Vec<[String; 3]> = (explanation.effective.iter())
+        .map(|effective| {
+            let (value, from) = match (&effective.value, &effective.from) {
+                (Value::Null, _) => (default(effective.name), "Brig's default".into()),
+                (value, Some(from)) => (value.to_text().into_owned(), from.to_string()),
+                (value, None) => (value.to_text().into_owned(), "default of policies".into()),
+            };
+            [effective.name.into(), value, from]
+        })
+        .collect();
+    let _ = write!(
+        text,
+        "\n{}",
+        table::text(["EFFECTIVE", "VALUE", "FROM"], &limits)
+    );
+    text.push('\n');
+    for held in held {
+        let _ = writeln!(text, "{}", escape::line(&held.line()));
+    }
+    if !explanation.flips.is_empty() {
+        text.push('\n');
+    }
+    for flip in &explanation.flips {
+        let said = if flip.answer.allowed {
+            "allowed"
+        } else {
+            "denied"
+        };
+        let _ = writeln!(
+            text,
+            "{}",
+            escape::line(&format!("would be {said} {}", flip.change))
+        );
+    }
+    text
+}
+
+/// What holds where no policy says anything.
+fn default(name: &str) -> String {
+    let limits = Limits::default();
+    match name {
+        "max_cpu" => limits.cpus.value.to_string(),
+        "max_memory_mb" => units::size(limits.memory_bytes.value),
+        "timeout_seconds" => format!("{} s", limits.timeout.value.as_secs()),
+        "max_processes" => limits.processes.value.to_string(),
+        "max_disk_mb" => units::size(limits.disk_bytes.value),
+        "max_output_bytes" => units::size(limits.output_bytes.value),
+        _ => String::new(),
+    }
+}

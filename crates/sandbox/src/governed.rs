@@ -1,0 +1,177 @@
+//! A config under policies: what they limit, set, show and ask for.
+
+use std::path::PathBuf;
+
+use brig_policy::{Document, Given, PolicySet, Verdict};
+
+use crate::config::{Limit, MIB, MountSpec};
+use crate::{Control, Error, Result, SessionConfig};
+
+impl SessionConfig {
+    /// The limits of the policies hold: they take the place of defaults, and of a limit that was
+    /// asked for the stricter holds. What a policy asks of the network, of commands and of tools
+    /// becomes a need, so that a backend that can't hold it is refused.
+    pub fn under(mut self, policies: &PolicySet) -> Result<Self> {
+        for document in policies.documents() {
+            self.hold_limits(document);
+            self.set_variables(document)?;
+            self.show_folders(document);
+            self.ask_for_controls(document);
+        }
+        Ok(self)
+    }
+
+    fn hold_limits(&mut self, document: &Document) {
+        let (own, given) = (&mut self.limits, document.limits());
+        let value = |given: &Option<Given<u64>>| given.as_ref().map(|given| given.value);
+        let mib = |given| value(given).map(|mib| mib.saturating_mul(MIB));
+        let seconds = value(&given.timeout_seconds).map(std::time::Duration::from_secs);
+        hold(&mut own.timeout, seconds);
+        hold(&mut own.memory_bytes, mib(&given.max_memory_mb));
+        hold(
+            &mut own.cpus,
+            given.max_cpu.as_ref().map(|given| given.value),
+        );
+        let processes = value(&given.max_processes).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        hold(&mut own.processes, processes);
+        hold(&mut own.disk_bytes, mib(&given.max_disk_mb));
+        hold(&mut own.output_bytes, value(&given.max_output_bytes));
+    }
+
+    /// What a policy sets, nobody sets otherwise.
+    fn set_variables(&mut self, document: &Document) -> Result<()> {
+        for (name, given) in document.env() {
+            match self.env.iter().find(|(known, _)| known == name) {
+                None => self.env.push((name.clone(), given.value.clone())),
+                Some((_, value)) if *value == given.value => {}
+                Some(_) => {
+                    return Err(Error::InvalidConfig {
+                        what: "variable",
+                        problem: format!("`{name}` is set by policy `{}`", document.name()),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn show_folders(&mut self, document: &Document) {
+        let mounts = document.mounts();
+        let folders = [
+            (&mounts.input_dir, "/input", false),
+            (&mounts.output_dir, "/output", true),
+        ];
+        for (given, target, writable) in folders {
+            if let Some(given) = given {
+                let source = PathBuf::from(&given.value);
+                self.mounts.push(MountSpec {
+                    source: std::path::absolute(&source).unwrap_or(source),
+                    target: target.into(),
+                    writable,
+                });
+            }
+        }
+    }
+
+    fn ask_for_controls(&mut self, document: &Document) {
+        let open = document.defaults().network.value == Verdict::Allow;
+        let asked = [
+            (
+                Control::NetworkHosts,
+                open || !document.network_allowlist().is_empty(),
+            ),
+            (
+                Control::CommandDeny,
+                !document.command_denylist().is_empty(),
+            ),
+            (
+                Control::CommandAllow,
+                document.command_allowlist().is_some(),
+            ),
+            (Control::Tools, !document.tool_allowlist().is_empty()),
+        ];
+        let asked = asked.into_iter().filter(|(_, asked)| *asked);
+        self.needs.extend(asked.map(|(control, _)| control));
+        let waived = document.waive().iter();
+        self.waive
+            .extend(waived.filter_map(|name| Control::from_name(&name.value)));
+    }
+}
+
+fn hold<T: PartialOrd + Copy>(own: &mut Limit<T>, given: Option<T>) {
+    if let Some(given) = given {
+        let stricter = own.asked && own.value < given;
+        *own = Limit::asked(if stricter { own.value } else { given });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brig_policy::{CONTROLS, Compat};
+
+    use super::*;
+
+    fn policies(text: &str) -> PolicySet {
+        let loaded = Document::load("p.yaml", text, Compat::Strict);
+        PolicySet::new(vec![loaded.expect("a sound policy").document])
+    }
+
+    #[test]
+    fn policies_and_sandboxes_speak_of_the_same_controls() {
+        let mut known = CONTROLS.to_vec();
+        let mut own = Control::ALL.map(Control::name).to_vec();
+        known.sort_unstable();
+        own.sort_unstable();
+        assert_eq!(known, own);
+    }
+
+    #[test]
+    fn a_limit_of_a_policy_takes_the_place_of_a_default_but_not_of_a_stricter_wish() {
+        let policies =
+            policies("defaults: {max_memory_mb: 2048, timeout_seconds: 90, max_cpu: 2}\n");
+        let mut config = SessionConfig::default();
+        config.limits.timeout = Limit::asked(Duration::from_secs(5));
+        config.limits.cpus = Limit::asked(8.0);
+        let config = config.under(&policies).expect("sound");
+        assert_eq!(config.limits.memory_bytes, Limit::asked(2048 * MIB));
+        assert_eq!(config.limits.timeout, Limit::asked(Duration::from_secs(5)));
+        assert_eq!(config.limits.cpus, Limit::asked(2.0));
+        assert!(!config.limits.processes.asked);
+    }
+
+    #[test]
+    fn what_a_policy_lists_becomes_a_need() {
+        let needs = |text: &str| {
+            let config = SessionConfig::default().under(&policies(text));
+            config.expect("sound").needs.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(needs("name: x\n"), []);
+        assert_eq!(
+            needs("network_allowlist: [a.org]\n"),
+            [Control::NetworkHosts]
+        );
+        assert_eq!(
+            needs("defaults: {network_default: allow}\n"),
+            [Control::NetworkHosts]
+        );
+        assert_eq!(needs("command_denylist: [curl]\n"), [Control::CommandDeny]);
+        assert_eq!(needs("command_allowlist: []\n"), [Control::CommandAllow]);
+        assert_eq!(needs("tool_allowlist: [x]\n"), [Control::Tools]);
+    }
+
+    #[test]
+    fn what_a_policy_sets_nobody_sets_otherwise() {
+        let policies = policies("env: {A: b}\nsandbox_mounts: {input_dir: /data}\nwaive: [cpu]\n");
+        let config = SessionConfig::default().under(&policies).expect("sound");
+        assert_eq!(config.env, [("A".to_owned(), "b".to_owned())]);
+        assert_eq!(config.mounts[0].target, PathBuf::from("/input"));
+        assert!(config.waive.contains(&Control::Cpu) && !config.mounts[0].writable);
+        let other = SessionConfig {
+            env: vec![("A".into(), "c".into())],
+            ..SessionConfig::default()
+        };
+        assert!(other.under(&policies).is_err());
+    }
+}
