@@ -109,12 +109,27 @@ fn hashes(path: &[String]) -> Result<Vec<Hash>> {
         .collect()
 }
 
+/// The head in a note that one of the keys has signed.
+pub fn open(note: &str, keys: &[PublicKey]) -> Result<Head> {
+    let mut last = None;
+    for key in keys {
+        match Head::open(note, key) {
+            Ok(head) => return Ok(head),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or(
+        LogError::Proof("there is no key to check it with"),
+        LogError::from,
+    ))
+}
+
 impl Proof {
-    /// Checks the proof with nothing but a public key.
-    pub fn check(&self, key: &PublicKey) -> Result<Proved> {
+    /// Checks the proof with nothing but the public key, or keys if it was changed.
+    pub fn check(&self, keys: &[PublicKey]) -> Result<Proved> {
         match self {
             Self::Inclusion { line, path, head } => {
-                let head = Head::open(head, key)?;
+                let head = open(head, keys)?;
                 let mut bytes = to_canonical(line)?.into_bytes();
                 let line = Line::check(&mut bytes)
                     .map_err(|_| LogError::Proof("the record is not what its hash says"))?;
@@ -125,7 +140,7 @@ impl Proof {
                 Ok(Proved::Included { seq, hash, head })
             }
             Self::Consistency { old, new, path } => {
-                let (old, new) = (Head::open(old, key)?, Head::open(new, key)?);
+                let (old, new) = (open(old, keys)?, open(new, keys)?);
                 let path = hashes(path)?;
                 if !tree::verify_consistency(old.size, &old.root, new.size, &new.root, &path) {
                     return Err(LogError::Proof(

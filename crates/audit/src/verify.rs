@@ -10,7 +10,7 @@ use std::path::Path;
 pub use fault::{Fault, Flaw};
 
 use crate::line::{self, Line};
-use crate::log::{LogError, Snapshot, is_rotation};
+use crate::log::{Cursor, LogError, Snapshot, is_rotation};
 use crate::note::PublicKey;
 use crate::tree::Frontier;
 use crate::{Hash, Head};
@@ -101,6 +101,21 @@ pub fn verify(path: impl AsRef<Path>, expected: &Expected) -> Result<Verified, F
         unfinished: scan.unfinished,
         rotations: scan.keys.rotations(),
     })
+}
+
+/// All keys that the log has had. Only [`verify`] says whether they vouch for each other.
+pub fn keys(path: impl AsRef<Path>) -> Result<Vec<PublicKey>, Fault> {
+    let mut keys = Keyring::default();
+    let mut found = Ok(());
+    Cursor::new(path).read(|line| {
+        if line.seq == 0 {
+            found = keys.created(line.record);
+        } else if is_rotation(line.record) {
+            found = keys.rotated(line.seq, line.record);
+        }
+        found.is_ok()
+    })?;
+    found.map(|()| keys.into_keys())
 }
 
 fn nodes(snapshot: &Snapshot) -> Option<BufReader<File>> {

@@ -20,7 +20,7 @@ fn every_record_can_be_proved_with_the_public_key_alone() {
         let proof = prove(dir.path(), seq).expect("proof");
         let text = serde_json::to_string(&proof).expect("json");
         let again: Proof = serde_json::from_str(&text).expect("json");
-        match again.check(&key).expect("holds") {
+        match again.check(std::slice::from_ref(&key)).expect("holds") {
             Proved::Included {
                 seq: found, head, ..
             } => assert_eq!((found, head.size), (seq, 71)),
@@ -33,7 +33,7 @@ fn every_record_can_be_proved_with_the_public_key_alone() {
     );
     let stranger = SecretKey::new(key.name(), [9; 32]).expect("key");
     let proof = prove(dir.path(), 3).expect("proof");
-    assert!(proof.check(stranger.public()).is_err());
+    assert!(proof.check(&[stranger.public().clone()]).is_err());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_proof_does_not_hold_after_any_change() {
     let json = |proof: &Proof| serde_json::to_value(proof).expect("json");
     let holds = |value: Value| {
         let proof: Option<Proof> = serde_json::from_value(value).ok();
-        proof.is_some_and(|proof| proof.check(&key).is_ok())
+        proof.is_some_and(|proof| proof.check(std::slice::from_ref(&key)).is_ok())
     };
     assert!(holds(json(&five)));
     for pointer in [
@@ -98,7 +98,7 @@ fn a_later_head_is_consistent_with_an_earlier_one_and_not_with_another() {
     let key = fs::read_to_string(path.join("key.pub")).expect("key");
     let key = PublicKey::parse(&key).expect("key");
     let proof = prove_consistency(&path, &old, &new).expect("proof");
-    match proof.check(&key).expect("holds") {
+    match proof.check(std::slice::from_ref(&key)).expect("holds") {
         Proved::Consistent { old, new } => assert_eq!((old.size, new.size), (10, 30)),
         other => panic!("{other:?}"),
     }
@@ -123,5 +123,5 @@ fn a_later_head_is_consistent_with_an_earlier_one_and_not_with_another() {
         new: forked,
         path,
     };
-    assert!(mixed.check(&key).is_err());
+    assert!(mixed.check(std::slice::from_ref(&key)).is_err());
 }

@@ -6,6 +6,9 @@
 
 use std::fmt::Write;
 
+use brig_audit::escape::show;
+pub use brig_audit::escape::{is_harmful, line};
+
 /// Neutralises a stream piece by piece; where the pieces are cut makes no difference.
 #[derive(Debug, Default)]
 pub struct Neutraliser {
@@ -77,40 +80,6 @@ impl Neutraliser {
         if std::mem::take(&mut self.carriage_return) {
             out.push('␍');
         }
-    }
-}
-
-/// One line to show in a message of Brig's own: nothing in it can break out of the line.
-pub fn line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        show(c, &mut out);
-    }
-    out
-}
-
-/// Whether a terminal, or the reader's eye, could be misled by this character.
-pub fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{061c}' | '\u{200e}' | '\u{200f}' // direction marks
-            | '\u{2028}'..='\u{202e}' // line separators, direction embeddings and overrides
-            | '\u{2066}'..='\u{206f}' // direction isolates, deprecated shaping controls
-            | '\u{fff9}'..='\u{fffb}' // annotations: hidden text
-            | '\u{e0000}'..='\u{e007f}' // tags: invisible text
-        )
-}
-
-fn show(c: char, out: &mut String) {
-    match c {
-        '\u{0}'..='\u{1f}' => {
-            out.extend(char::from_u32(0x2400 + u32::from(c)));
-        }
-        '\u{7f}' => out.push('␡'),
-        _ if is_harmful(c) => {
-            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-        }
-        _ => out.push(c),
     }
 }
 

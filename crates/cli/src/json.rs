@@ -19,7 +19,8 @@ pub fn print(object: &Value) {
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-fn harmless(text: &str) -> String {
+/// The same JSON, with everything escaped that could drive a terminal.
+pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if escape::is_harmful(c) {

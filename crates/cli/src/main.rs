@@ -2,10 +2,12 @@
 
 mod answer;
 mod args;
+mod audit;
 mod backend;
 mod doctor;
 mod drive;
 mod escape;
+mod evidence;
 mod exit;
 mod failure;
 mod interrupt;
@@ -41,6 +43,7 @@ fn command(command: &Command) -> u8 {
         Command::Run(args) => block_on(run::run(args)),
         Command::Session(args) => block_on(session::run(&args.command)),
         Command::Policy(args) => policy::run(&args.command),
+        Command::Audit(args) => audit::run(args),
         Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Completions(args) => {
             let mut script = Vec::new();

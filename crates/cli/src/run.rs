@@ -10,7 +10,7 @@ use crate::args::{RunArgs, WorkArgs};
 use crate::drive::{Attachment, Finished, drive};
 use crate::failure::{self, Failure};
 use crate::policy::load::load;
-use crate::{answer, backend, exit, json, terminal, units};
+use crate::{answer, backend, evidence, exit, json, state, terminal, units};
 
 /// Somebody sits at a terminal: no default ends what they are doing.
 pub const SITTING: Duration = Duration::from_secs(24 * 60 * 60);
@@ -43,7 +43,8 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
         builder = builder.decider(Arc::new(policies));
     }
     let request = request(&args.work, &args.config.env)?;
-    let sandbox = builder.build()?;
+    let recorder = evidence::recorder(&state::folder()?)?;
+    let sandbox = builder.recorder(recorder).build()?;
     let start = sandbox.start_once(&args.config.agent, config, request);
     let done = drive(start, attachment(&args.work, args.json)).await;
     done.map_err(|failure| for_the_operator(failure, &args.policy))

@@ -1,4 +1,4 @@
-//! Where sessions live on disk.
+//! Where sessions and their evidence live on disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brig_sandbox::{Backend, Sandbox};
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 
+use crate::evidence;
 use crate::failure::Failure;
 
 /// `$XDG_STATE_HOME/brig`, usually `~/.local/state/brig`.
@@ -13,7 +14,7 @@ pub fn folder() -> Result<PathBuf, Failure> {
     let strategy = Xdg::new().map_err(|_| {
         Failure::new(
             "state.no-home",
-            "cannot find a home folder to keep sessions in",
+            "cannot find a home folder to keep sessions and evidence in",
         )
         .with_hint("set HOME or XDG_STATE_HOME")
     })?;
@@ -24,5 +25,9 @@ pub fn folder() -> Result<PathBuf, Failure> {
 }
 
 pub fn sandbox(backend: Arc<dyn Backend>) -> Result<Sandbox, Failure> {
-    Ok(Sandbox::builder(backend).state_dir(folder()?).build()?)
+    let folder = folder()?;
+    Ok(Sandbox::builder(backend)
+        .recorder(evidence::recorder(&folder)?)
+        .state_dir(folder)
+        .build()?)
 }

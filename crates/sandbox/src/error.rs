@@ -114,6 +114,11 @@ impl Error {
                     format!("{}; {waive}", mends.join("; "))
                 })
             }
+            Error::Record(_) => Some(
+                "brig audit verify says what is wrong with a log; one that cannot be mended can \
+                 be moved away, and the next execution makes a new one"
+                    .into(),
+            ),
             _ => None,
         }
     }

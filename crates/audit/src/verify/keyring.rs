@@ -35,6 +35,10 @@ impl Keyring {
         Ok(())
     }
 
+    pub fn into_keys(self) -> Vec<PublicKey> {
+        self.0.into_iter().map(|(_, key)| key).collect()
+    }
+
     pub fn rotations(&self) -> u64 {
         self.0.len().saturating_sub(1) as u64
     }

@@ -1,5 +1,6 @@
 //! The command line as types. The texts here are the help and the reference.
 
+mod audit;
 mod config;
 mod policy;
 mod session;
@@ -13,13 +14,17 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use audit::{
+    AgtChainArgs, AuditArgs, AuditCommand, CheckProofArgs, ConsistencyArgs, ExportArgs,
+    ExportFormat, Filter, ProveArgs, ShowArgs, VerifyArgs,
+};
 pub use config::ConfigArgs;
 pub use policy::{CheckArgs, CompatArgs, DiffArgs, ExplainArgs, PolicyCommand, TestArgs};
 pub use session::{
     CheckpointArgs, CopyArgs, CreateArgs, DestroyArgs, ExecArgs, ForkArgs, InspectArgs, ListArgs,
     RestoreArgs, SessionCommand, SessionName,
 };
-pub use values::{Lang, Overflow};
+pub use values::{Lang, Overflow, duration};
 pub use work::WorkArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -50,7 +55,7 @@ Exit codes:
   137  a limit on memory, processes or output ended it
 
 Files:
-  $XDG_STATE_HOME/brig  sessions and checkpoints (usually ~/.local/state/brig)
+  $XDG_STATE_HOME/brig  sessions, checkpoints and evidence (usually ~/.local/state/brig)
 
 Try:
   brig run -c 'print(\"hello from the brig\")'
@@ -72,6 +77,7 @@ pub enum Command {
     Run(Box<RunArgs>),
     Session(SessionArgs),
     Policy(PolicyArgs),
+    Audit(AuditArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Version(VersionArgs),

@@ -1,0 +1,261 @@
+//! Flags of `brig audit`.
+
+use std::path::PathBuf;
+
+use brig_audit::Verdict;
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
+
+use super::values;
+
+/// Read the evidence, check it, prove it, and give it to others
+///
+/// Every session, decision, execution and attempt is recorded in a log that shows if anyone
+/// changed it: each record is bound to the one before it, and signed heads speak for all of them.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit show --decision denied-by-policy --since 1h
+  brig audit verify
+  brig audit head > head.txt                      to keep elsewhere
+  brig audit verify --head head.txt --key key.pub
+  jq .record ~/.local/state/brig/audit/*.jsonl")]
+pub struct AuditArgs {
+    /// The folder of the log [default: $XDG_STATE_HOME/brig/audit]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub log: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: AuditCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    Show(ShowArgs),
+    Verify(VerifyArgs),
+    Prove(ProveArgs),
+    CheckProof(CheckProofArgs),
+    Consistency(ConsistencyArgs),
+    Head(HeadArgs),
+    Export(ExportArgs),
+    AgtChain(AgtChainArgs),
+    RotateKey(RotateKeyArgs),
+}
+
+/// Which records
+#[derive(Args, Debug)]
+pub struct Filter {
+    /// Only those of this agent
+    #[arg(long, value_name = "ID")]
+    pub agent: Option<String>,
+    /// Only those of this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Only those of this execution
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
+    /// Only those of this event, such as receipt
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Only what was decided like this
+    #[arg(long, value_name = "DECISION", value_parser = verdict)]
+    pub decision: Option<Verdict>,
+    /// Only what came at this time or later: 2026-05-12T08:00:00Z, 2026-05-12, or 90m ago as 90m
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub since: Option<Timestamp>,
+    /// Only what came before this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub until: Option<Timestamp>,
+}
+
+/// Show records
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit show
+  brig audit show --event receipt --agent alice --since 2026-05-12
+  brig audit show --follow --json | jq .record.event")]
+pub struct ShowArgs {
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Only the last ones
+    #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "follow")]
+    pub last: Option<usize>,
+    /// Go on with what is recorded from now on
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Print the lines of the log, one JSON object each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Check the whole log: every record, their order, and the signed heads
+///
+/// Finds records that were edited, removed, moved, repeated or added, and names the first bad
+/// one. With a head that was kept elsewhere it also finds a log that was cut, put back to an
+/// older state, or replaced as a whole. Exits with 0 if all is well, with 1 if not.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit verify
+  brig audit verify --head head.txt --key key.pub
+  brig audit verify --log /mnt/backup/audit --json")]
+pub struct VerifyArgs {
+    /// A signed head that was kept elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub head: Option<PathBuf>,
+    /// The public key of the log, kept elsewhere [default: key.pub beside the log]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prove that a record is in the log
+///
+/// The proof is a JSON object with the record, a signed head and the way from one to the other.
+/// It can be checked without the log, with the public key alone.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit prove 17 > proof.json
+  brig audit prove 0198c0de-7f3a-7c41-9a52-3f1d8b7e6a90      the receipt of an execution")]
+pub struct ProveArgs {
+    /// The number of a record, its hash, or the id of an execution
+    pub record: String,
+}
+
+/// Check a proof, of a record or of two heads, without the log
+///
+/// Exits with 0 if it holds, with 1 if not.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit check-proof proof.json --key key.pub
+  brig audit prove 17 | brig audit check-proof -")]
+pub struct CheckProofArgs {
+    /// The proof, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub proof: PathBuf,
+    /// The public key of the log [default: those of the log here]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prove that the log under one head is the beginning of the log under a later one
+///
+/// Exits with 0 if it is, with 1 if not.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit consistency monday.txt friday.txt
+  brig audit consistency monday.txt friday.txt --json > proof.json")]
+pub struct ConsistencyArgs {
+    /// The older head
+    pub old: PathBuf,
+    /// The newer head
+    pub new: PathBuf,
+    /// The public key of the log [default: those of the log here]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Print the proof and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print the signed head of the log, to keep elsewhere
+///
+/// A head speaks for all records up to it. Whoever has one can later show that any of them was
+/// changed or removed.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit head > head.txt
+  brig audit head | ssh witness 'cat >> brig-heads.txt'")]
+pub struct HeadArgs {
+    /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write the log in the words of another system to stdout
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit export --format csv > audit.csv
+  brig audit export --format ocsf --since 24h > events.jsonl
+  brig audit export --format agt > agt.json")]
+pub struct ExportArgs {
+    #[arg(long, value_enum)]
+    pub format: ExportFormat,
+    #[command(flatten)]
+    pub filter: Filter,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ExportFormat {
+    /// Receipts as a chain of the Agent Governance Toolkit, with hashes, roots and proofs
+    Agt,
+    /// CloudEvents 1.0, one per line
+    Cloudevents,
+    /// Open Cybersecurity Schema Framework 1.6, one event per line
+    Ocsf,
+    /// A table
+    Csv,
+}
+
+/// Compute what the Agent Governance Toolkit computes for a list of its entries
+///
+/// Prints one JSON object: canonical, hashes, roots_after_each_append, proofs.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit agt-chain entries.json
+  jq .entries export.json | brig audit agt-chain -")]
+pub struct AgtChainArgs {
+    /// A JSON list of entries, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub entries: PathBuf,
+}
+
+/// Replace the key that signs heads
+///
+/// A record that both keys sign leads from one to the other, so that heads of the old key and
+/// copies of it stay good. The old secret key is gone afterwards.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit rotate-key")]
+pub struct RotateKeyArgs {
+    /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn verdict(text: &str) -> Result<Verdict, String> {
+    let known = Verdict::ALL.into_iter().find(|known| known.name() == text);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = Verdict::ALL.iter().map(|known| known.name()).collect();
+        format!("use one of {}", names.join(", "))
+    })
+}
+
+/// A point in time, or how long ago.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let midnight = date.to_datetime(jiff::civil::Time::midnight());
+        let at = jiff::tz::TimeZone::UTC.to_timestamp(midnight);
+        return at.map_err(|error| error.to_string());
+    }
+    let ago = values::duration(text)
+        .map_err(|_| "use a time such as 2026-05-12T08:00:00Z, 2026-05-12 or 90m".to_owned())?;
+    Timestamp::now()
+        .checked_sub(ago)
+        .map_err(|error| error.to_string())
+}
