@@ -1,5 +1,7 @@
 //! The log that everything is recorded in, opened when there is something to record.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -17,8 +19,12 @@ pub fn folder(state: &Path) -> PathBuf {
 }
 
 pub fn recorder(state: &Path) -> Result<Arc<dyn Recorder>, Failure> {
+    let path = folder(state);
+    // Before anything is mounted: only a folder that exists can be kept out of sandboxes. If it
+    // cannot be made, the first record says so.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&path);
     Ok(Arc::new(Evidence {
-        path: folder(state),
+        path,
         options: options()?,
         log: OnceLock::new(),
     }))

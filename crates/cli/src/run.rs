@@ -43,8 +43,9 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
         builder = builder.decider(Arc::new(policies));
     }
     let request = request(&args.work, &args.config.env)?;
-    let recorder = evidence::recorder(&state::folder()?)?;
-    let sandbox = builder.recorder(recorder).build()?;
+    let folder = state::folder()?;
+    let recorder = evidence::recorder(&folder)?;
+    let sandbox = builder.recorder(recorder).private_dir(folder).build()?;
     let start = sandbox.start_once(&args.config.agent, config, request);
     let done = drive(start, attachment(&args.work, args.json)).await;
     done.map_err(|failure| for_the_operator(failure, &args.policy))

@@ -300,3 +300,24 @@ fn results_may_wait_for_the_disk() {
     assert_eq!(lines(&brig, &["--event", "receipt"]).len(), 2);
     brig.run(["audit", "verify"]).exits(0);
 }
+
+#[test]
+fn the_evidence_is_out_of_reach_of_what_it_is_about() {
+    let brig = Brig::new();
+    let write = ["sh", "-c", "ls -R /workspace; rm -rf /workspace/state"];
+    for place in [".", "state", "state/brig", "state/brig/audit"] {
+        fs::create_dir_all(brig.home().join("state/brig/audit")).unwrap();
+        let start = ["run", "--workspace", place, "--"];
+        brig.run([&start[..], &write].concat())
+            .exits(125)
+            .complains("Brig keeps its own state there");
+    }
+    fs::remove_dir_all(brig.home().join("state")).unwrap();
+    let first = ["run", "--workspace", ".", "--", "true"];
+    brig.run(first)
+        .exits(125)
+        .complains("Brig keeps its own state there");
+    fs::create_dir_all(brig.home().join("project")).unwrap();
+    brig.run(["run", "--workspace", "project", "--", "true"])
+        .exits(0);
+}

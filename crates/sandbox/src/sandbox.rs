@@ -30,6 +30,7 @@ pub struct Sandbox {
 pub struct SandboxBuilder {
     backend: Arc<dyn Backend>,
     state_dir: Option<PathBuf>,
+    private_dir: Option<PathBuf>,
     decider: Arc<dyn Decider>,
     recorder: Arc<dyn Recorder>,
 }
@@ -38,6 +39,13 @@ impl SandboxBuilder {
     /// Where sessions are kept. Without it they live as long as the process.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(path.into());
+        self
+    }
+
+    /// A folder that no mount may show in a sandbox, such as that of the recorder. The folder
+    /// for sessions is one anyway.
+    pub fn private_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.private_dir = Some(path.into());
         self
     }
 
@@ -63,6 +71,7 @@ impl SandboxBuilder {
                 backend: self.backend,
                 decider: self.decider,
                 recorder: self.recorder,
+                private: self.private_dir,
                 place,
                 sessions: Mutex::default(),
             }),
@@ -89,6 +98,7 @@ impl Sandbox {
         SandboxBuilder {
             backend,
             state_dir: None,
+            private_dir: None,
             decider: Arc::new(AllowAll),
             recorder: Arc::new(MemoryLog::default()),
         }

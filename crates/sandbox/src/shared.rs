@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub backend: Arc<dyn Backend>,
     pub decider: Arc<dyn Decider>,
     pub recorder: Arc<dyn Recorder>,
+    /// A folder that no mount may show, if there is none for sessions.
+    pub private: Option<PathBuf>,
     pub place: Place,
     pub sessions: Mutex<HashMap<(AgentId, SessionId), Arc<Inner>>>,
 }
@@ -54,6 +56,7 @@ impl Owner {
 impl Shared {
     pub fn plan(&self, config: &SessionConfig, layers: Vec<PathBuf>) -> Result<Plan> {
         let state = self.place.durable().map(Store::root);
+        let state = state.or(self.private.as_deref());
         Plan::make_beside(config, self.backend.as_ref(), layers, state)
     }
 
