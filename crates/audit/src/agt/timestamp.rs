@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::value::Value;
 
 /// Numbers beyond this are milliseconds.
-const WATERSHED: f64 = 2e10;
+const WATERSHED: i128 = 20_000_000_000;
 
 /// The text that is hashed, or nothing if AGT would not take it for a point in time.
 pub fn isoformat(value: &Value) -> Option<String> {
@@ -16,8 +16,9 @@ pub fn isoformat(value: &Value) -> Option<String> {
             let text = text.as_str()?;
             iso(text).or_else(|| numeric(text))
         }
-        Value::Int(digits) => unix(digits.parse().ok()?),
-        Value::Float(number) => unix(*number),
+        Value::Int(digits) => unix(digits.parse().ok()?, 0),
+        // The fraction of a negative number counts forwards, as pydantic has it.
+        Value::Float(number) => unix(whole(*number)?, micro(number.fract().abs())),
         _ => None,
     }
 }
@@ -125,21 +126,28 @@ fn numeric(text: &str) -> Option<String> {
     if digits == 0 || dots > 1 || digits + dots != plain.len() || dots == 0 && digits > 18 {
         return None;
     }
-    unix(text.parse().ok()?)
+    if dots == 0 {
+        return unix(text.parse().ok()?, 0);
+    }
+    let number: f64 = text.parse().ok()?;
+    unix(whole(number)?, micro(number - number.floor()))
 }
 
-fn unix(number: f64) -> Option<String> {
-    let seconds = if number.abs() > WATERSHED {
-        number / 1000.0
+fn whole(number: f64) -> Option<i128> {
+    (number.abs() < 1e18).then_some(number.floor() as i128)
+}
+
+fn micro(fraction: f64) -> i128 {
+    (fraction * 1e6).round() as i128
+}
+
+/// A whole number of seconds or milliseconds, and millionths of one.
+fn unix(number: i128, micro: i128) -> Option<String> {
+    if number.abs() > WATERSHED {
+        utc(number.checked_mul(1000)? + micro / 1000)
     } else {
-        number
-    };
-    if !seconds.is_finite() || seconds.abs() > 1e12 {
-        return None;
+        utc(number * 1_000_000 + micro)
     }
-    let whole = seconds.floor();
-    let micro = ((seconds - whole) * 1e6).round();
-    utc(whole as i128 * 1_000_000 + micro as i128)
 }
 
 /// Microseconds since 1970.
@@ -212,6 +220,7 @@ mod tests {
             ("20000000000", "2603-10-11T11:33:20+00:00"),
             ("20000000001", "1970-08-20T11:33:20.001000+00:00"),
             ("0.9999999", "1970-01-01T00:00:01+00:00"),
+            ("-1.25", "1969-12-31T23:59:58.750000+00:00"),
             ("-62135596800000", "0001-01-01T00:00:00+00:00"),
         ] {
             let found = isoformat(&Value::str(text));
@@ -230,6 +239,19 @@ mod tests {
                 "2025-05-12T00:00:00.123457+00:00",
             ),
             (Value::Float(-0.0), "1970-01-01T00:00:00+00:00"),
+            (Value::Float(-1.25), "1969-12-31T23:59:58.250000+00:00"),
+            (
+                Value::Float(-3592490421292.5),
+                "1856-02-28T05:59:38.707500+00:00",
+            ),
+            (
+                Value::int(-3_592_490_421_292_i64),
+                "1856-02-28T05:59:38.708000+00:00",
+            ),
+            (
+                Value::int(8_675_913_724_213_i64),
+                "2244-12-05T16:02:04.213000+00:00",
+            ),
         ] {
             assert_eq!(isoformat(&number).as_deref(), Some(expected));
         }

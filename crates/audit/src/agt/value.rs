@@ -112,19 +112,48 @@ fn repr(number: f64) -> String {
         }
         .into();
     }
+    let (digits, exponent) = shortest(number);
+    let sign = if number.is_sign_negative() { "-" } else { "" };
+    let text = match exponent {
+        0..16 => {
+            let (whole, fraction) = match digits.split_at_checked(exponent as usize + 1) {
+                Some((whole, "")) => (whole.to_owned(), "0"),
+                Some((whole, fraction)) => (whole.to_owned(), fraction),
+                None => (
+                    format!("{digits:0<width$}", width = exponent as usize + 1),
+                    "0",
+                ),
+            };
+            format!("{whole}.{fraction}")
+        }
+        -4..0 => format!(
+            "0.{}{digits}",
+            "0".repeat(exponent.unsigned_abs() as usize - 1)
+        ),
+        _ => {
+            let mark = if exponent < 0 { '-' } else { '+' };
+            let (first, rest) = digits.split_at(1);
+            let point = if rest.is_empty() { "" } else { "." };
+            format!("{first}{point}{rest}e{mark}{:02}", exponent.abs())
+        }
+    };
+    format!("{sign}{text}")
+}
+
+/// The digits, and the exponent of the first one.
+fn shortest(number: f64) -> (String, i32) {
+    let number = number.abs();
     let text = format!("{number:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..16).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    let plain = number.to_string();
-    if plain.contains('.') {
-        plain
+    let length = text.split('e').next().unwrap_or_default().len().max(2) - 2;
+    // Of two that are equally short and equally close, Python takes the even one.
+    let even = format!("{number:.length$e}");
+    let text = if even.parse() == Ok(number) {
+        even
     } else {
-        plain + ".0"
-    }
+        text
+    };
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    (digits.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
 struct Parser<'a> {
@@ -368,6 +397,10 @@ mod tests {
                 "[1000000000000000.0, 1.2345678901234568e+17, 9999999999999998.0, Infinity, -Infinity, NaN, Infinity, -Infinity]",
             ),
             ("1180591620717411303424", "1180591620717411303424"),
+            (
+                "[912647274173914.25,0.00012,12.0,0.1,1.5e300]",
+                "[912647274173914.2, 0.00012, 12.0, 0.1, 1.5e+300]",
+            ),
             (
                 "{\"b\":1,\"a\":{\"z\":null,\"Z\":true},\"a\":2}",
                 "{\"a\": 2, \"b\": 1}",
