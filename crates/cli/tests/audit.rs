@@ -79,6 +79,72 @@ fn every_execution_leaves_records_and_no_secret() {
 }
 
 #[test]
+fn what_is_done_without_is_on_record() {
+    let brig = Brig::new();
+    brig.run(["run", "--waive", "memory,cpu", "--", "true"])
+        .exits(0);
+    let mut waived: Vec<String> = lines(&brig, &["--event", "control_waived"])
+        .iter()
+        .map(|line| line["record"]["control"].as_str().unwrap().to_owned())
+        .collect();
+    waived.sort();
+    assert_eq!(waived, ["cpu", "memory"]);
+    assert_eq!(
+        lines(&brig, &["--event", "receipt"])[0]["record"]["waived"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn a_session_leaves_its_story() {
+    let brig = Brig::new();
+    brig.run(["session", "create", "s"]).exits(0);
+    brig.run(["session", "exec", "s", "--", "touch", "a"])
+        .exits(0);
+    brig.run(["session", "checkpoint", "s", "c"]).exits(0);
+    brig.run(["session", "restore", "s", "c"]).exits(0);
+    brig.run(["session", "fork", "s", "c", "--as", "t"])
+        .exits(0);
+    brig.run(["session", "exec", "s", "--", "false"]).exits(1);
+    brig.run(["session", "checkpoint", "s", "--rm", "c"])
+        .exits(0);
+    brig.run(["session", "destroy", "s", "t"]).exits(0);
+    let story = |session: &str| -> Vec<String> {
+        lines(&brig, &["--session", session])
+            .iter()
+            .map(|line| line["record"]["event"].as_str().unwrap().to_owned())
+            .filter(|event| event != "decided" && event != "execution_started")
+            .collect()
+    };
+    assert_eq!(
+        story("s"),
+        [
+            "session_created",
+            "execution_finished",
+            "receipt",
+            "checkpoint_saved",
+            "session_restored",
+            "execution_finished",
+            "receipt",
+            "checkpoint_deleted",
+            "session_destroyed"
+        ]
+    );
+    assert_eq!(
+        story("t"),
+        ["session_created", "session_forked", "session_destroyed"]
+    );
+    let steps: Vec<u64> = lines(&brig, &["--event", "receipt"])
+        .iter()
+        .map(|line| line["record"]["step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(steps, [0, 1]);
+}
+
+#[test]
 fn records_are_filtered_and_shown() {
     let brig = used();
     assert_eq!(lines(&brig, &["--decision", "error"]).len(), 1);

@@ -33,8 +33,9 @@ pub(crate) async fn start(
         plan,
         shared,
     };
-    let created = once.plan.created(once.shared.backend.name());
-    once.shared.recorder.note(owner.record(None, created))?;
+    for fact in once.plan.created(once.shared.backend.name()) {
+        once.shared.recorder.note(owner.record(None, fact))?;
+    }
     let work = &prepared.exec.work;
     let last = Some(Fact::SessionDestroyed);
     let decision = once

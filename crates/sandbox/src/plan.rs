@@ -73,15 +73,15 @@ impl Plan {
         })
     }
 
-    pub(crate) fn created(&self, backend: &str) -> Fact {
-        Fact::SessionCreated {
+    /// That a session was created, and what it does without.
+    pub(crate) fn created(&self, backend: &str) -> Vec<Fact> {
+        let names = self.waived.iter().map(|control| control.name().to_owned());
+        let created = Fact::SessionCreated {
             backend: backend.into(),
-            waived: self
-                .waived
-                .iter()
-                .map(|control| control.name().into())
-                .collect(),
-        }
+            waived: names.clone().collect(),
+        };
+        let waivers = names.map(|control| Fact::ControlWaived { control });
+        std::iter::once(created).chain(waivers).collect()
     }
 
     /// Whether a folder of the host that a backend finds it needs may be shown in the sandbox: the

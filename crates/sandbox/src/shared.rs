@@ -71,6 +71,13 @@ impl Shared {
         Ok(())
     }
 
+    /// Keeps records together, and waits until they are safe.
+    pub async fn record_all(&self, owner: &Owner, facts: Vec<Fact>) -> Result<()> {
+        let records = facts.into_iter().map(|fact| owner.record(None, fact));
+        self.recorder.begin(records.collect()).await?;
+        Ok(())
+    }
+
     /// Opens the account of an execution.
     pub fn account(
         &self,

@@ -42,7 +42,8 @@ impl Session {
             let home = blocking(move || store.create(record)).await?;
             session.inner.move_in(&mut slot, home)?;
         }
-        session.shared.record(&session.inner.owner, None, created)?;
+        let shared = &session.shared;
+        shared.record_all(&session.inner.owner, created).await?;
         session.inner.live_in(&mut slot, &session.shared).await?;
         unfinished.keep();
         drop(slot);
@@ -127,9 +128,9 @@ impl Session {
         let record = session.inner.new_record(self.shared.backend.name());
         let home = blocking(move || make(record)).await?;
         session.inner.move_in(&mut slot, home)?;
-        for fact in std::iter::once(created).chain(facts) {
-            session.shared.record(&session.inner.owner, None, fact)?;
-        }
+        let facts = created.into_iter().chain(facts).collect();
+        let shared = &session.shared;
+        shared.record_all(&session.inner.owner, facts).await?;
         session.inner.enter(Phase::Open)?;
         unfinished.keep();
         drop(slot);
