@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brig_policy::Extra;
 use brig_sandbox::{Limit, Request, Sandbox};
 
 use crate::args::{RunArgs, WorkArgs};
 use crate::drive::{Attachment, Finished, drive};
 use crate::failure::{self, Failure};
-use crate::policy::load::load;
+use crate::policy::load;
 use crate::{answer, backend, evidence, exit, json, state, terminal, units};
 
 /// Somebody sits at a terminal: no default ends what they are doing.
@@ -38,11 +39,13 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
     let backend = backend::choose(&args.config.backend)?;
     let mut builder = Sandbox::builder(backend);
     if !args.policy.is_empty() {
-        let policies = load(&args.policy, args.compat.compat())?;
+        let policies = load::load(&args.policy, args.compat.compat())?;
         config = config.under(&policies)?;
         builder = builder.decider(Arc::new(policies));
     }
-    let request = request(&args.work, &args.config.env)?;
+    let mut request = request(&args.work, &args.config.env)?;
+    request.facts = Extra::new(load::facts(&args.fact))
+        .map_err(|error| Failure::new("input.fact", error.to_string()))?;
     let folder = state::folder()?;
     let recorder = evidence::recorder(&folder)?;
     let sandbox = builder.recorder(recorder).private_dir(folder).build()?;

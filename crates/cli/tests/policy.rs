@@ -242,6 +242,34 @@ fn what_a_policy_denies_does_not_run_and_exits_with_126() {
 }
 
 #[test]
+fn facts_can_be_added_but_not_replaced() {
+    let brig = brig();
+    let rule =
+        "name: no-ticket\n    condition: {field: ticket, operator: lt, value: 5}\n    action: deny";
+    brig.write(
+        "ticket.yaml",
+        &format!("rules:\n  - {rule}\ndefaults: {{action: allow}}\n"),
+    );
+    let run = |fact: &str| {
+        brig.run([
+            "run",
+            "--policy",
+            "ticket.yaml",
+            "--fact",
+            fact,
+            "-c",
+            "print(1)",
+        ])
+    };
+    run("ticket=7").exits(0).prints("1\n");
+    run("ticket=3").exits(126).complains("rule `no-ticket`");
+    run("code=harmless")
+        .exits(125)
+        .prints("")
+        .complains("`code` is a fact that Brig states itself");
+}
+
+#[test]
 fn a_policy_that_is_not_sound_runs_nothing() {
     let brig = brig();
     brig.write("bad.yaml", "rulse: []\n");

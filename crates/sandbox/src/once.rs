@@ -36,7 +36,7 @@ pub(crate) async fn start(
     for fact in once.plan.created(once.shared.backend.name()) {
         once.shared.recorder.note(owner.record(None, fact))?;
     }
-    let work = &prepared.exec.work;
+    let work = (&prepared.exec.work, &prepared.facts);
     let last = Some(Fact::SessionDestroyed);
     let decision = once
         .shared

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brig_audit::{Event as Fact, Pending, Record, Recorder};
-use brig_policy::{Action, Decider, Decision, Request as Question};
+use brig_policy::{Action, Decider, Decision, Extra, Request as Question};
 use jiff::Timestamp;
 
 use crate::account::Account;
@@ -94,11 +94,12 @@ impl Shared {
     pub async fn decide(
         &self,
         account: &Account,
-        work: &Work,
+        (work, facts): (&Work, &Extra),
         plan: &Plan,
         last: Option<Fact>,
     ) -> Result<Decision> {
         let mut question = Question::new(account.owner.agent.as_str(), action(work));
+        question.extra = Some(facts);
         match work {
             Work::Code {
                 language, source, ..

@@ -119,6 +119,10 @@ pub struct RunArgs {
     pub policy: Vec<PathBuf>,
     #[command(flatten, next_help_heading = "Policy")]
     pub compat: CompatArgs,
+    /// Add a fact that the policy can ask about; a VALUE that is JSON is taken as such. What Brig
+    /// states itself can't be replaced
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::variable, help_heading = "Policy")]
+    pub fact: Vec<(String, String)>,
     /// Print one JSON object with the result and nothing else on stdout
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,

@@ -16,10 +16,8 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
         Some(given) => facts(given)?,
         None => Map::new(),
     };
-    for (key, value) in &args.fact {
-        let value = serde_json::from_str(value).unwrap_or_else(|_| value.as_str().into());
-        let value: Value = value;
-        context.insert(key.as_str(), value);
+    for (key, value) in load::facts(&args.fact).iter() {
+        context.insert(key, value.clone());
     }
     policies.look_at_code(&mut context);
     let explanation = policies.explain(&context);

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use brig_policy::{Compat, Document, Loaded, MAX_BYTES, PolicySet, Problem, Problems, Severity};
+use brig_policy::{
+    Compat, Document, Loaded, MAX_BYTES, Map, PolicySet, Problem, Problems, Severity, Value,
+};
 
 use crate::failure::{self, Failure};
 
@@ -63,4 +65,13 @@ pub fn show(problems: &[Problem]) {
             failure::hint(fix);
         }
     }
+}
+
+/// Facts from the command line: JSON where it is, text otherwise.
+pub fn facts(given: &[(String, String)]) -> Map {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    given
+        .iter()
+        .map(|(key, text)| (key.as_str(), value(text)))
+        .collect()
 }

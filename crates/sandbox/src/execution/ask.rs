@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use brig_policy::Extra;
 use tokio::io::AsyncRead;
 
 use crate::request::{TerminalSize, Work};
@@ -20,6 +21,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Whether output is delivered as it comes, through [`crate::Running::next_event`].
     pub stream: bool,
+    /// What the caller adds to the facts that the decision is made over.
+    pub facts: Extra,
 }
 
 impl Request {
@@ -46,6 +49,7 @@ impl Request {
             stdin: None,
             timeout: None,
             stream: false,
+            facts: Extra::default(),
         }
     }
 }
@@ -64,6 +68,7 @@ pub(crate) struct Prepared {
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
     pub timeout: Duration,
     pub stream: bool,
+    pub facts: Extra,
 }
 
 impl Request {
@@ -89,6 +94,7 @@ impl Request {
             stdin: self.stdin,
             timeout,
             stream: self.stream,
+            facts: self.facts,
         })
     }
 }

@@ -37,6 +37,7 @@ impl Watched {
             stdin,
             timeout,
             stream: _,
+            facts: _,
         } = prepared;
         Self {
             permit,

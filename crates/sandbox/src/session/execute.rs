@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brig_policy::Decision;
+use brig_policy::{Decision, Extra};
 use tokio::sync::oneshot;
 
 use super::Session;
@@ -28,7 +28,9 @@ impl Session {
             events,
         } = channels(prepared.stream);
         let mut ticket = Ticket::take(&self.inner, control.clone())?;
-        let begun = self.begin_execution(&ticket.id, &prepared.exec).await;
+        let begun = self
+            .begin_execution(&ticket.id, &prepared.exec, &prepared.facts)
+            .await;
         let (live, permit, account) = match begun {
             Ok(begun) => begun,
             Err(error) => {
@@ -72,11 +74,14 @@ impl Session {
         &self,
         id: &ExecutionId,
         request: &ExecRequest,
+        facts: &Extra,
     ) -> Result<(Live, Permit, Account)> {
         let (shared, owner) = (&self.shared, &self.inner.owner);
         let account = shared.account(owner, id, self.inner.next_step(shared)?, request);
         let plan = lock(&self.inner.state).plan.clone();
-        let decision = shared.decide(&account, &request.work, &plan, None).await?;
+        let decision = shared
+            .decide(&account, (&request.work, facts), &plan, None)
+            .await?;
         let begun = shared.begin(&account);
         let live = match self.inner.live(shared).await {
             Ok(live) => live,
