@@ -2,8 +2,12 @@
 //! can't decide anything.
 
 mod canonical;
+mod fault;
 pub(crate) mod fields;
+#[cfg(test)]
+mod generated;
 mod host;
+mod lax;
 mod read;
 mod reference;
 mod schema;

@@ -2,7 +2,9 @@
 //! right type is taken, with a warning.
 
 use super::Given;
+use super::fault::{out_of_range, unknown_key, wrong_type};
 use super::fields::{Field, Kind};
+use super::lax;
 use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
 use crate::tree::{self, Compat, Node, Pair};
 use crate::value::Value;
@@ -36,13 +38,6 @@ impl<'n> Object<'n> {
     pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
-}
-
-fn wrong_type(wanted: &str, node: &Node) -> Fault {
-    Fault::new(
-        "policy.type",
-        format!("must be {wanted}, found {}", node.describe()),
-    )
 }
 
 impl Reader<'_> {
@@ -143,10 +138,10 @@ impl Reader<'_> {
         let entry = entry.key(name);
         match (&node.kind, self.compat) {
             (tree::Kind::Scalar(Value::Bool(value)), _) => Some(*value),
-            (tree::Kind::Scalar(value), Compat::Agt) if lax_flag(value).is_some() => {
+            (tree::Kind::Scalar(value), Compat::Agt) if lax::flag(value).is_some() => {
                 let fault = wrong_type("`true` or `false`", node);
                 self.log.warning(node.at, &entry, fault);
-                lax_flag(value)
+                lax::flag(value)
             }
             _ => {
                 let fault = wrong_type("`true` or `false`", node);
@@ -206,10 +201,10 @@ impl Reader<'_> {
         let entry = entry.key(name);
         let value = match (&node.kind, self.compat) {
             (tree::Kind::Scalar(value @ (Value::Int(_) | Value::Big(_))), _) => value.clone(),
-            (tree::Kind::Scalar(value), Compat::Agt) if lax_integer(value).is_some() => {
+            (tree::Kind::Scalar(value), Compat::Agt) if lax::integer(value).is_some() => {
                 self.log
                     .warning(node.at, &entry, wrong_type("an integer", node));
-                lax_integer(value)?
+                lax::integer(value)?
             }
             _ => {
                 let fault = wrong_type("an integer", node);
@@ -247,11 +242,13 @@ impl Reader<'_> {
         let entry = entry.key(name);
         let value = match (&node.kind, self.compat) {
             (tree::Kind::Scalar(Value::Float(value)), _) => *value,
-            (tree::Kind::Scalar(value @ (Value::Int(_) | Value::Big(_))), _) => as_float(value),
-            (tree::Kind::Scalar(value), Compat::Agt) if lax_number(value).is_some() => {
+            (tree::Kind::Scalar(value @ (Value::Int(_) | Value::Big(_))), _) => {
+                lax::as_float(value)
+            }
+            (tree::Kind::Scalar(value), Compat::Agt) if lax::number(value).is_some() => {
                 self.log
                     .warning(node.at, &entry, wrong_type("a number", node));
-                lax_number(value)?
+                lax::number(value)?
             }
             _ => {
                 let fault = wrong_type("a number", node);
@@ -378,95 +375,5 @@ impl Reader<'_> {
             value: pair.value.to_value(),
             at: Some(pair.value.at),
         })
-    }
-}
-
-fn unknown_key(key: &str, fields: &'static [Field]) -> Fault {
-    let fault = Fault::new("policy.unknown-key", format!("unknown key {}", quoted(key)));
-    if key == "dynamic_condition" {
-        return fault.fix("conditions on time and budget are not supported; remove it");
-    }
-    if let Some(meant) = nearest(key, fields.iter().map(|field| field.name)) {
-        return fault.fix(format!("did you mean `{meant}`?"));
-    }
-    let elsewhere = super::fields::DEFAULTS
-        .iter()
-        .any(|field| field.name == key);
-    if elsewhere && fields.iter().any(|field| field.name == "defaults") {
-        return fault.fix(format!("`{key}` belongs under `defaults`"));
-    }
-    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-    fault.fix(format!("known keys are {}", names.join(", ")))
-}
-
-fn out_of_range(value: &Value, min: &str, max: &str) -> Fault {
-    let range = if max == i64::MAX.to_string() {
-        format!("at least {min}")
-    } else {
-        format!("{min} to {max}")
-    };
-    Fault::new(
-        "policy.range",
-        format!("{} is out of range", quoted(&value.to_text())),
-    )
-    .fix(format!("give a value of {range}"))
-}
-
-fn as_float(value: &Value) -> f64 {
-    match value {
-        #[expect(clippy::cast_precision_loss, reason = "limits need no 64 bits")]
-        Value::Int(value) => *value as f64,
-        value => value.to_text().parse().unwrap_or(f64::NAN),
-    }
-}
-
-fn lax_flag(value: &Value) -> Option<bool> {
-    match value {
-        Value::Int(0) => Some(false),
-        Value::Int(1) => Some(true),
-        Value::Float(value) if *value == 0.0 => Some(false),
-        Value::Float(value) if *value == 1.0 => Some(true),
-        Value::Text(text) => match text.to_ascii_lowercase().as_str() {
-            "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
-            "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Single underscores between digits are allowed, as in Python's own literals.
-fn without_underscores(text: &str) -> Option<String> {
-    let text = text.trim();
-    let bad = text.starts_with('_') || text.ends_with('_') || text.contains("__");
-    (!bad).then(|| text.replace('_', ""))
-}
-
-fn lax_integer(value: &Value) -> Option<Value> {
-    match value {
-        Value::Bool(value) => Some(Value::Int(i64::from(*value))),
-        Value::Float(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => {
-            Value::integer(&format!("{value:.0}"))
-        }
-        Value::Text(text) => {
-            let text = without_underscores(text)?;
-            let whole = match text.split_once('.') {
-                Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|b| b == b'0') => {
-                    whole
-                }
-                Some(_) => return None,
-                None => &text,
-            };
-            Value::integer(whole)
-        }
-        _ => None,
-    }
-}
-
-fn lax_number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::Text(text) => without_underscores(text)?.parse().ok(),
-        _ => None,
     }
 }
