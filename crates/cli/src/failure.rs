@@ -101,6 +101,7 @@ impl From<Error> for Failure {
         };
         let message = match &error {
             Error::Denied(report) => denial(&report.decision),
+            Error::Unenforceable(_) => format!("{error} ({})", error.code()),
             _ => without_numbers(&error.to_string()),
         };
         Self {

@@ -1,13 +1,10 @@
 //! `brig run`: one execution, and nothing of it stays.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use brig_policy::Extra;
 use brig_sandbox::{Limit, Request, Sandbox};
 
-use crate::args::{RunArgs, WorkArgs};
+use crate::args::{RunArgs, UnderArgs, WorkArgs};
 use crate::drive::{Attachment, Finished, drive};
 use crate::failure::{self, Failure};
 use crate::policy::load;
@@ -37,35 +34,47 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
         config.limits.timeout = Limit::default_of(SITTING);
     }
     let backend = backend::choose(&args.config.backend)?;
-    let mut builder = Sandbox::builder(backend);
-    if !args.policy.is_empty() {
-        let policies = load::load(&args.policy, args.compat.compat())?;
-        config = config.under(&policies)?;
-        builder = builder.decider(Arc::new(policies));
+    if let Some(policies) = load::under(&args.under)? {
+        config = config.under(policies)?;
     }
     let mut request = request(&args.work, &args.config.env)?;
-    request.facts = Extra::new(load::facts(&args.fact))
-        .map_err(|error| Failure::new("input.fact", error.to_string()))?;
+    request.facts = load::extra(&args.facts)?;
     let folder = state::folder()?;
     let recorder = evidence::recorder(&folder)?;
-    let sandbox = builder.recorder(recorder).private_dir(folder).build()?;
+    let sandbox = Sandbox::builder(backend)
+        .recorder(recorder)
+        .private_dir(folder)
+        .build()?;
     let start = sandbox.start_once(&args.config.agent, config, request);
     let done = drive(start, attachment(&args.work, args.json)).await;
-    done.map_err(|failure| for_the_operator(failure, &args.policy))
+    done.map_err(|failure| for_the_operator(failure, &args.under))
 }
 
 /// Who is denied can't mend it; who wrote the policy can.
-fn for_the_operator(failure: Failure, policies: &[PathBuf]) -> Failure {
-    let (Some(report), Some(file)) = (failure.denied(), policies.first()) else {
+fn for_the_operator(failure: Failure, under: &UnderArgs) -> Failure {
+    let Some(report) = failure.denied() else {
         return failure;
     };
-    let file = file.display();
-    let rule = match &report.decision.rule {
-        Some(rule) => format!("rule `{rule}` in {file}"),
-        None => format!("{file}"),
+    let files: Vec<String> = (under.policy.iter())
+        .map(|file| file.display().to_string())
+        .collect();
+    let files = files.join(" ");
+    let (place, words) = match (&under.folder.policy_root, &under.folder.policy_path) {
+        (None, _) => (files.as_str(), files.clone()),
+        (Some(root), path) => {
+            let mut words = format!("--policy-root {}", root.display());
+            if let Some(path) = path {
+                words.push_str(&format!(" --policy-path {}", path.display()));
+            }
+            ("the policies of folders", words)
+        }
+    };
+    let by = match &report.decision.rule {
+        Some(rule) => format!("rule `{rule}` in {place}"),
+        None => place.to_owned(),
     };
     let hint = format!(
-        "for the operator: this was decided by {rule}; `brig policy explain {file}` shows why and what would change it"
+        "for the operator: this was decided by {by}; `brig policy explain {words}` shows why and what would change it"
     );
     failure.with_hint(hint)
 }

@@ -16,6 +16,15 @@ pub struct PolicySet {
     documents: Vec<Arc<Document>>,
     engine: Engine,
     digest: OnceLock<Digest>,
+    /// The path that policies of folders were put together for.
+    folder: Option<String>,
+}
+
+/// By digest, which is over all that they mean.
+impl PartialEq for PolicySet {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest() == other.digest()
+    }
 }
 
 impl PolicySet {
@@ -33,7 +42,7 @@ impl PolicySet {
                 .map_or(Verdict::Allow, |first| first.defaults.action.value),
             policy: documents.first().map(|first| first.name.clone()),
         };
-        Self::with(documents, &places, fallback)
+        Self::with(documents, &places, fallback, None)
     }
 
     /// The policies of the folders from the root down to one path: what a folder says can be
@@ -48,14 +57,21 @@ impl PolicySet {
         };
         let mut places = folder::merge(&documents);
         sort(&documents, &mut places);
-        Some(Self::with(documents, &places, fallback))
+        let folder = Some(path.to_owned());
+        Some(Self::with(documents, &places, fallback, folder))
     }
 
-    fn with(documents: Vec<Arc<Document>>, places: &[Place], fallback: Fallback) -> Self {
+    fn with(
+        documents: Vec<Arc<Document>>,
+        places: &[Place],
+        fallback: Fallback,
+        folder: Option<String>,
+    ) -> Self {
         Self {
             digest: OnceLock::new(),
             engine: Engine::new(documents.clone(), places, fallback),
             documents,
+            folder,
         }
     }
 
@@ -65,8 +81,14 @@ impl PolicySet {
 
     /// Of all documents together; of one, its own.
     pub fn digest(&self) -> &Digest {
-        (self.digest)
-            .get_or_init(|| Digest::of_all(self.documents.iter().map(|document| document.digest())))
+        self.digest.get_or_init(|| {
+            let digests = self.documents.iter().map(|document| document.digest());
+            Digest::of_all(digests, self.folder.is_some())
+        })
+    }
+
+    pub(crate) fn folder(&self) -> Option<&str> {
+        self.folder.as_deref()
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -78,15 +100,23 @@ impl PolicySet {
         self.engine.evaluate(context)
     }
 
-    /// The facts of a request, with a look at the code if a rule asks what it found.
+    /// The facts of a request, with those that the policies themselves lead to.
     pub fn context(&self, request: &Request<'_>) -> Map {
         let mut facts = request.context();
-        self.look_at_code(&mut facts);
+        if let (Some(path), None) = (self.folder(), request.path) {
+            // What a caller added does not count: it is not what the policies were chosen for.
+            facts.insert("path", path);
+        }
+        self.complete(&mut facts);
         facts
     }
 
-    /// Adds the fact `scan` for Python code, if a rule asks for it.
-    pub fn look_at_code(&self, facts: &mut Map) {
+    /// Adds the path that policies of folders were chosen for, and what a look at Python code
+    /// found, if a rule asks for it.
+    pub fn complete(&self, facts: &mut Map) {
+        if let (Some(path), None) = (self.folder(), facts.get("path")) {
+            facts.insert("path", path);
+        }
         let language = facts.get("language").and_then(Value::as_text);
         let python = language.is_none_or(|language| language == "python");
         let code = facts.get("code").and_then(Value::as_text);

@@ -22,18 +22,13 @@ pub(crate) struct Account {
     code_digest: String,
     /// Values of variables, which an excerpt of the output must not repeat.
     secrets: Vec<String>,
-    policy: Option<String>,
+    /// The digest of the policy that decided.
+    pub policy: Option<String>,
     started: Timestamp,
 }
 
 impl Account {
-    pub fn open(
-        owner: Owner,
-        execution: ExecutionId,
-        step: u64,
-        policy: Option<String>,
-        request: &ExecRequest,
-    ) -> Self {
+    pub fn open(owner: Owner, execution: ExecutionId, step: u64, request: &ExecRequest) -> Self {
         Self {
             owner,
             execution,
@@ -43,7 +38,7 @@ impl Account {
                 Work::Code { source, .. } => receipt::digest(source),
                 Work::Command(argv) => receipt::command_digest(argv),
             },
-            policy,
+            policy: None,
             secrets: request.env.iter().map(|(_, value)| value.clone()).collect(),
             started: Timestamp::now(),
         }

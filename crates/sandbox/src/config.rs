@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use brig_policy::PolicySet;
 use serde::{Deserialize, Serialize};
 
 use crate::Control;
@@ -95,6 +97,10 @@ pub struct SessionConfig {
     pub needs: BTreeSet<Control>,
     /// Controls that the operator gives up by name.
     pub waive: BTreeSet<Control>,
+    /// What is asked, beside the sandbox's own decider, before anything runs. Set by
+    /// [`SessionConfig::under`], which also holds their limits.
+    #[serde(default)]
+    pub policies: Option<Arc<PolicySet>>,
 }
 
 impl Default for SessionConfig {
@@ -109,6 +115,7 @@ impl Default for SessionConfig {
             python: None,
             needs: BTreeSet::new(),
             waive: BTreeSet::new(),
+            policies: None,
         }
     }
 }

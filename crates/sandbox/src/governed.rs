@@ -1,6 +1,7 @@
 //! A config under policies: what they limit, set, show and ask for.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use brig_policy::{Document, Given, PolicySet, Verdict};
 
@@ -10,15 +11,31 @@ use crate::{Control, Error, Result, SessionConfig};
 impl SessionConfig {
     /// The limits of the policies hold: they take the place of defaults, and of a limit that was
     /// asked for the stricter holds. What a policy asks of the network, of commands and of tools
-    /// becomes a need, so that a backend that can't hold it is refused.
-    pub fn under(mut self, policies: &PolicySet) -> Result<Self> {
+    /// becomes a need, so that a backend that can't hold it is refused. The policies stay with the
+    /// session and are asked before anything runs in it.
+    pub fn under(mut self, policies: Arc<PolicySet>) -> Result<Self> {
         for document in policies.documents() {
             self.hold_limits(document);
             self.set_variables(document)?;
             self.show_folders(document);
             self.ask_for_controls(document);
         }
+        self.policies = Some(policies);
         Ok(self)
+    }
+
+    /// What a policy sets, an execution can't set otherwise either.
+    pub(crate) fn check_variables(&self, env: &[(String, String)]) -> Result<()> {
+        let documents = self.policies.iter().flat_map(|set| set.documents());
+        for document in documents {
+            for (name, given) in document.env() {
+                let set = env.iter().find(|(other, _)| other == name);
+                if set.is_some_and(|(_, value)| *value != given.value) {
+                    return Err(set_already(name, document));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn hold_limits(&mut self, document: &Document) {
@@ -44,12 +61,7 @@ impl SessionConfig {
             match self.env.iter().find(|(known, _)| known == name) {
                 None => self.env.push((name.clone(), given.value.clone())),
                 Some((_, value)) if *value == given.value => {}
-                Some(_) => {
-                    return Err(Error::InvalidConfig {
-                        what: "variable",
-                        problem: format!("`{name}` is set by policy `{}`", document.name()),
-                    });
-                }
+                Some(_) => return Err(set_already(name, document)),
             }
         }
         Ok(())
@@ -98,6 +110,13 @@ impl SessionConfig {
     }
 }
 
+fn set_already(name: &str, document: &Document) -> Error {
+    Error::InvalidConfig {
+        what: "variable",
+        problem: format!("`{name}` is set by policy `{}`", document.name()),
+    }
+}
+
 fn hold<T: PartialOrd + Copy>(own: &mut Limit<T>, given: Option<T>) {
     if let Some(given) = given {
         let stricter = own.asked && own.value < given;
@@ -113,9 +132,11 @@ mod tests {
 
     use super::*;
 
-    fn policies(text: &str) -> PolicySet {
+    fn policies(text: &str) -> Arc<PolicySet> {
         let loaded = Document::load("p.yaml", text, Compat::Strict);
-        PolicySet::new(vec![loaded.expect("a sound policy").document])
+        Arc::new(PolicySet::new(vec![
+            loaded.expect("a sound policy").document,
+        ]))
     }
 
     #[test]
@@ -134,7 +155,7 @@ mod tests {
         let mut config = SessionConfig::default();
         config.limits.timeout = Limit::asked(Duration::from_secs(5));
         config.limits.cpus = Limit::asked(8.0);
-        let config = config.under(&policies).expect("sound");
+        let config = config.under(policies).expect("sound");
         assert_eq!(config.limits.memory_bytes, Limit::asked(2048 * MIB));
         assert_eq!(config.limits.timeout, Limit::asked(Duration::from_secs(5)));
         assert_eq!(config.limits.cpus, Limit::asked(2.0));
@@ -144,7 +165,7 @@ mod tests {
     #[test]
     fn what_a_policy_lists_becomes_a_need() {
         let needs = |text: &str| {
-            let config = SessionConfig::default().under(&policies(text));
+            let config = SessionConfig::default().under(policies(text));
             config.expect("sound").needs.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(needs("name: x\n"), []);
@@ -164,7 +185,9 @@ mod tests {
     #[test]
     fn what_a_policy_sets_nobody_sets_otherwise() {
         let policies = policies("env: {A: b}\nsandbox_mounts: {input_dir: /data}\nwaive: [cpu]\n");
-        let config = SessionConfig::default().under(&policies).expect("sound");
+        let config = SessionConfig::default()
+            .under(policies.clone())
+            .expect("sound");
         assert_eq!(config.env, [("A".to_owned(), "b".to_owned())]);
         assert_eq!(config.mounts[0].target, PathBuf::from("/input"));
         assert!(config.waive.contains(&Control::Cpu) && !config.mounts[0].writable);
@@ -172,6 +195,6 @@ mod tests {
             env: vec![("A".into(), "c".into())],
             ..SessionConfig::default()
         };
-        assert!(other.under(&policies).is_err());
+        assert!(other.under(policies).is_err());
     }
 }

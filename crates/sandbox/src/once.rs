@@ -28,7 +28,7 @@ pub(crate) async fn start(
         session: SessionId::random(),
     };
     let execution = ExecutionId::random();
-    let once = Once {
+    let mut once = Once {
         account: shared.account(&owner, &execution, 0, &prepared.exec),
         plan,
         shared,
@@ -40,7 +40,7 @@ pub(crate) async fn start(
     let last = Some(Fact::SessionDestroyed);
     let decision = once
         .shared
-        .decide(&once.account, work, &once.plan, last)
+        .decide(&mut once.account, work, &once.plan, last)
         .await?;
     let begun = once.shared.begin(&once.account);
     let instance = match once.shared.backend.create(&once.plan).await {

@@ -1,8 +1,10 @@
 //! The checked combination of config and backend: what will be enforced, and by what.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use brig_audit::Event as Fact;
+use brig_policy::PolicySet;
 use serde::Serialize;
 
 use crate::{Backend, Control, ControlState, Limits, Result, SessionConfig, env, mounts, needs};
@@ -23,6 +25,7 @@ pub struct Plan {
     pub(crate) layers: Vec<PathBuf>,
     /// Brig's own state, which stays out of reach.
     pub(crate) state: Option<PathBuf>,
+    pub(crate) policies: Option<Arc<PolicySet>>,
 }
 
 /// A mount whose source was resolved and found harmless. Whoever mounts it must make sure that
@@ -70,6 +73,7 @@ impl Plan {
             enforcement,
             layers,
             state: state.map(Path::to_owned),
+            policies: config.policies.clone(),
         })
     }
 

@@ -86,14 +86,13 @@ impl Shared {
         step: u64,
         request: &ExecRequest,
     ) -> Account {
-        let policy = self.decider.policy_digest();
-        Account::open(owner.clone(), execution.clone(), step, policy, request)
+        Account::open(owner.clone(), execution.clone(), step, request)
     }
 
     /// Decides, and records the decision. A denial is an error; `last` is recorded after it.
     pub async fn decide(
         &self,
-        account: &Account,
+        account: &mut Account,
         (work, facts): (&Work, &Extra),
         plan: &Plan,
         last: Option<Fact>,
@@ -109,7 +108,14 @@ impl Shared {
             }
             Work::Command(argv) => question.command = Some(argv),
         }
-        let decision = self.decider.decide(&question);
+        let mut decision = self.decider.decide(&question);
+        account.policy = self.decider.policy_digest();
+        if decision.allowed
+            && let Some(policies) = &plan.policies
+        {
+            decision = policies.decide(&question);
+            account.policy = policies.policy_digest();
+        }
         if decision.allowed {
             // Made safe by the start of the execution, which comes next.
             self.recorder.note(account.decided(&decision))?;

@@ -108,6 +108,7 @@ impl ConfigArgs {
             python: self.python.as_deref().map(absolute),
             needs: BTreeSet::new(),
             waive: self.waive.iter().copied().collect(),
+            policies: None,
         }
     }
 }

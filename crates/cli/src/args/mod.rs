@@ -8,7 +8,6 @@ mod values;
 mod work;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
@@ -19,7 +18,9 @@ pub use audit::{
     ExportFormat, Filter, ProveArgs, ShowArgs, VerifyArgs,
 };
 pub use config::ConfigArgs;
-pub use policy::{CheckArgs, CompatArgs, DiffArgs, ExplainArgs, PolicyCommand, TestArgs};
+pub use policy::{
+    CheckArgs, DiffArgs, ExplainArgs, FactArgs, FolderArgs, PolicyCommand, TestArgs, UnderArgs,
+};
 pub use session::{
     CheckpointArgs, CopyArgs, CreateArgs, DestroyArgs, ExecArgs, ForkArgs, InspectArgs, ListArgs,
     RestoreArgs, SessionCommand, SessionName,
@@ -114,15 +115,10 @@ pub struct RunArgs {
     pub work: WorkArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Decide by this policy, and hold its limits; given several times, all of them hold
-    #[arg(long, value_name = "FILE", help_heading = "Policy")]
-    pub policy: Vec<PathBuf>,
-    #[command(flatten, next_help_heading = "Policy")]
-    pub compat: CompatArgs,
-    /// Add a fact that the policy can ask about; a VALUE that is JSON is taken as such. What Brig
-    /// states itself can't be replaced
-    #[arg(long, value_name = "KEY=VALUE", value_parser = values::variable, help_heading = "Policy")]
-    pub fact: Vec<(String, String)>,
+    #[command(flatten)]
+    pub under: UnderArgs,
+    #[command(flatten)]
+    pub facts: FactArgs,
     /// Print one JSON object with the result and nothing else on stdout
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,

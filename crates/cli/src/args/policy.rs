@@ -40,6 +40,46 @@ impl CompatArgs {
     }
 }
 
+/// Policies of folders.
+#[derive(Args, Debug)]
+pub struct FolderArgs {
+    /// Decide by the policies of folders: the governance.yaml of DIR and of every folder on the
+    /// way down to --policy-path
+    #[arg(long, value_name = "DIR")]
+    pub policy_root: Option<PathBuf>,
+    /// The path, below --policy-root, that policies of folders are chosen for [default: the
+    /// current folder]
+    #[arg(long, value_name = "PATH", requires = "policy_root")]
+    pub policy_path: Option<PathBuf>,
+}
+
+/// The policies that something is run under.
+#[derive(Args, Debug)]
+pub struct UnderArgs {
+    /// Decide by this policy, and hold its limits; given several times, all of them hold
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "policy_root",
+        help_heading = "Policy"
+    )]
+    pub policy: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = "Policy")]
+    pub folder: FolderArgs,
+    #[command(flatten, next_help_heading = "Policy")]
+    pub compat: CompatArgs,
+}
+
+/// What a caller adds to what is asked.
+#[derive(Args, Debug)]
+pub struct FactArgs {
+    /// Add a fact that the policy can ask about; a VALUE that is JSON is taken as such. What Brig
+    /// states itself can't be replaced
+    #[arg(long, visible_alias = "context", value_name = "KEY=VALUE", value_parser = values::variable,
+        help_heading = "Policy")]
+    pub fact: Vec<(String, String)>,
+}
+
 /// Say whether policies are sound, and all that is wrong with them
 ///
 /// Exits with 0 if all of them are, otherwise with 1.
@@ -75,8 +115,14 @@ Examples:
   brig policy explain policy.yaml --context request.json --fact agent_id=tester")]
 pub struct ExplainArgs {
     /// Policies that hold together
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "policy_root",
+        conflicts_with = "policy_root"
+    )]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub folder: FolderArgs,
     /// The facts: a JSON object, or a file that holds one
     #[arg(long, value_name = "JSON|FILE")]
     pub context: Option<String>,

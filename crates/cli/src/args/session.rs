@@ -7,7 +7,7 @@ use std::time::Duration;
 use brig_sandbox::{AgentId, CheckpointName, SessionId};
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, WorkArgs, values};
+use super::{ConfigArgs, FactArgs, UnderArgs, WorkArgs, values};
 
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
@@ -68,6 +68,8 @@ pub struct CreateArgs {
     pub id: Option<SessionId>,
     #[command(flatten)]
     pub config: ConfigArgs,
+    #[command(flatten)]
+    pub under: UnderArgs,
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
@@ -99,6 +101,8 @@ pub struct ExecArgs {
     /// Set a variable for this execution
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::variable)]
     pub env: Vec<(String, String)>,
+    #[command(flatten)]
+    pub facts: FactArgs,
     /// Print one JSON object with the result and nothing else on stdout
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,

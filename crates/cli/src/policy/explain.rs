@@ -1,17 +1,23 @@
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use brig_policy::{Explanation, Map, PolicySet, Value, load_facts};
 use brig_sandbox::{Backend, Error, Limits, Plan, SessionConfig};
 use serde_json::json;
 
-use super::load;
+use super::{folders, load};
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
 use crate::{backend, escape, json, table, units, write_out};
 
 pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
-    let policies = load::load(&args.files, args.compat.compat())?;
+    let compat = args.compat.compat();
+    let policies = match folders::find(&args.folder)? {
+        Some(found) => found.load(compat)?,
+        None => load::load(&args.files, compat)?,
+    };
+    let policies = Arc::new(policies);
     let mut context = match &args.context {
         Some(given) => facts(given)?,
         None => Map::new(),
@@ -19,7 +25,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
     for (key, value) in load::facts(&args.fact).iter() {
         context.insert(key, value.clone());
     }
-    policies.look_at_code(&mut context);
+    policies.complete(&mut context);
     let explanation = policies.explain(&context);
     let forbidden = program(&context).and_then(|program| policies.forbids(program));
     let held: Vec<Held> = (backend::all().iter())
@@ -67,9 +73,9 @@ struct Held {
 }
 
 impl Held {
-    fn of(policies: &PolicySet, backend: &dyn Backend) -> Self {
+    fn of(policies: &Arc<PolicySet>, backend: &dyn Backend) -> Self {
         let plan = SessionConfig::default()
-            .under(policies)
+            .under(policies.clone())
             .and_then(|config| Plan::make(&config, backend, Vec::new()));
         let (problem, unmet) = match plan {
             Ok(_) => (None, Vec::new()),

@@ -3,15 +3,37 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use brig_policy::{
-    Compat, Document, Loaded, MAX_BYTES, Map, PolicySet, Problem, Problems, Severity, Value,
+    Compat, Document, Extra, FACTS, Loaded, MAX_BYTES, Map, PolicySet, Problem, Problems, Severity,
+    Value,
 };
 
+use super::folders;
+use crate::args::{FactArgs, UnderArgs};
 use crate::failure::{self, Failure};
+
+/// The policies that something is to run under; nothing if none were asked for.
+pub fn under(args: &UnderArgs) -> Result<Option<Arc<PolicySet>>, Failure> {
+    let compat = args.compat.compat();
+    let policies = match folders::find(&args.folder)? {
+        Some(found) => found.load(compat)?,
+        None if args.policy.is_empty() => return Ok(None),
+        None => load(&args.policy, compat)?,
+    };
+    Ok(Some(Arc::new(policies)))
+}
 
 /// Loads policies that hold together. Warnings are shown; problems are shown and refuse it all.
 pub fn load<P: AsRef<Path>>(files: &[P], compat: Compat) -> Result<PolicySet, Failure> {
+    documents(files, compat).map(PolicySet::new)
+}
+
+pub fn documents<P: AsRef<Path>>(
+    files: &[P],
+    compat: Compat,
+) -> Result<Vec<Arc<Document>>, Failure> {
     let mut documents = Vec::new();
     let mut refused = Vec::new();
     for file in files {
@@ -27,7 +49,7 @@ pub fn load<P: AsRef<Path>>(files: &[P], compat: Compat) -> Result<PolicySet, Fa
         }
     }
     if refused.is_empty() {
-        return Ok(PolicySet::new(documents));
+        return Ok(documents);
     }
     Err(invalid("policy", &refused))
 }
@@ -67,11 +89,24 @@ pub fn show(problems: &[Problem]) {
     }
 }
 
-/// Facts from the command line: JSON where it is, text otherwise.
+/// Facts that a caller adds to those of Brig.
+pub fn extra(args: &FactArgs) -> Result<Extra, Failure> {
+    Extra::new(facts(&args.fact)).map_err(|error| Failure::new("input.fact", error.to_string()))
+}
+
+/// Facts from the command line: JSON where it is, text otherwise. Those of Brig that are text are
+/// text, whatever they look like.
 pub fn facts(given: &[(String, String)]) -> Map {
-    let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let value = |key: &str, text: &str| match key {
+        "argv" | "scan" | "port" => serde_json::from_str(text).ok(),
+        _ if FACTS.contains(&key) => None,
+        _ => serde_json::from_str(text).ok(),
+    };
     given
         .iter()
-        .map(|(key, text)| (key.as_str(), value(text)))
+        .map(|(key, text)| {
+            let value = value(key, text).unwrap_or_else(|| Value::from(text.as_str()));
+            (key.as_str(), value)
+        })
         .collect()
 }

@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod eval;
 mod explain;
+mod folders;
 pub mod load;
 mod test;
 

@@ -1,10 +1,15 @@
 use crate::args::CreateArgs;
 use crate::failure::Failure;
+use crate::policy::load;
 use crate::{backend, json, state, write_out};
 
 pub async fn run(args: &CreateArgs) -> Result<u8, Failure> {
     let sandbox = state::sandbox(backend::choose(&args.config.backend)?)?;
-    let config = args.config.session_config();
+    let mut config = args.config.session_config();
+    let policies = load::under(&args.under)?;
+    if let Some(policies) = &policies {
+        config = config.under(policies.clone())?;
+    }
     let session = sandbox
         .create_session(&args.config.agent, args.id.clone(), config)
         .await?;
@@ -15,6 +20,7 @@ pub async fn run(args: &CreateArgs) -> Result<u8, Failure> {
             "session_id": session.id(),
             "backend": args.config.backend,
             "enforcement": session.enforcement(),
+            "policy": policies.map(|policies| policies.digest().to_string()),
         }));
         return Ok(0);
     }

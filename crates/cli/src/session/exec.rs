@@ -6,6 +6,7 @@ use super::find;
 use crate::args::ExecArgs;
 use crate::drive::{Finished, drive};
 use crate::failure::Failure;
+use crate::policy::load;
 use crate::{answer, json, run};
 
 pub async fn run(args: &ExecArgs) -> u8 {
@@ -25,6 +26,7 @@ pub async fn run(args: &ExecArgs) -> u8 {
 
 async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
     let mut request = run::request(&args.work, &args.env)?;
+    request.facts = load::extra(&args.facts)?;
     request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
     let sandbox = find::sandbox()?;
     let session = find::open(&sandbox, &args.session).await?;
@@ -33,7 +35,19 @@ async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
         run::attachment(&args.work, args.json),
     )
     .await;
+    let finished = finished.map_err(|failure| for_the_operator(failure, args));
     close(&session, finished).await
+}
+
+fn for_the_operator(failure: Failure, args: &ExecArgs) -> Failure {
+    if failure.denied().is_none() {
+        return failure;
+    }
+    let name = &args.session;
+    let hint = format!(
+        "for the operator: this was decided by the policy that session `{name}` was created under; `brig session inspect {name}` shows it, and another policy needs another session"
+    );
+    failure.with_hint(hint)
 }
 
 /// What went wrong first is what is told.

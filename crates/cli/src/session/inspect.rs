@@ -59,6 +59,13 @@ fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
         ("disk", units::size(limits.disk_bytes.value)),
         ("output-max", units::size(limits.output_bytes.value)),
     ];
+    if let Some(policies) = &config.policies {
+        let names: Vec<&str> = (policies.documents().iter())
+            .map(|document| document.name())
+            .collect();
+        let names = names.join(", ");
+        lines.push(("policy", format!("{names} {}", policies.digest())));
+    }
     for (name, path) in [
         ("workspace", &config.workspace),
         ("rootfs", &config.rootfs),

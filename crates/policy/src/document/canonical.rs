@@ -17,13 +17,20 @@ impl Digest {
         Self(Sha256::digest(document.canonical()).into())
     }
 
-    /// Of several documents in their order; of one, its own.
-    pub(crate) fn of_all<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> Self {
+    /// Of several documents in their order, which together mean something else in folders; of
+    /// one, its own.
+    pub(crate) fn of_all<'a>(
+        digests: impl IntoIterator<Item = &'a Digest>,
+        in_folders: bool,
+    ) -> Self {
         let digests: Vec<&Digest> = digests.into_iter().collect();
         if let [only] = digests.as_slice() {
             return **only;
         }
         let mut hasher = Sha256::new();
+        if in_folders {
+            hasher.update(b"folders");
+        }
         for digest in digests {
             hasher.update(digest.0);
         }

@@ -292,7 +292,7 @@ pub(crate) const MOUNTS: &[Field] = &[
 ];
 
 /// The facts that Brig itself puts into a context.
-pub(crate) const FACTS: &[&str] = &[
+pub const FACTS: &[&str] = &[
     "agent_id",
     "action",
     "language",

@@ -24,7 +24,7 @@ use crate::tree::{self, Compat, Format, Node};
 use crate::value::Value;
 
 pub use canonical::Digest;
-pub use fields::CONTROLS;
+pub use fields::{CONTROLS, FACTS};
 pub use host::{HostPattern, HostRule};
 pub use reference::reference;
 pub use schema::schema;

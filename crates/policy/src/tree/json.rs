@@ -1,16 +1,16 @@
 //! JSON, with the place of every value.
 
-use super::{Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, too_deep, too_many};
+use super::{Compat, Kind, MAX_DEPTH, Node, Pair, Pairs, too_deep, too_many};
 use crate::problem::{Entry, Fault, Log, Position, quoted};
 use crate::value::Value;
 
-pub(super) fn parse(text: &str, compat: Compat, log: &mut Log) -> Option<Node> {
+pub(super) fn parse(text: &str, compat: Compat, max_nodes: usize, log: &mut Log) -> Option<Node> {
     let mut reader = Reader {
         rest: text,
         at: Position::START,
         compat,
         depth: 0,
-        nodes: 0,
+        nodes_left: max_nodes,
         log,
     };
     let node = reader.value().ok()?;
@@ -30,7 +30,7 @@ struct Reader<'t, 'l> {
     at: Position,
     compat: Compat,
     depth: usize,
-    nodes: usize,
+    nodes_left: usize,
     log: &'l mut Log,
 }
 
@@ -72,11 +72,11 @@ impl<'t> Reader<'t, '_> {
     fn value(&mut self) -> Result<Node, Stop> {
         self.space();
         let at = self.at;
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
+        let Some(left) = self.nodes_left.checked_sub(1) else {
             too_many(at, self.log);
             return Err(Stop);
-        }
+        };
+        self.nodes_left = left;
         let kind = match self.rest.as_bytes().first() {
             Some(b'{') => self.nested(Self::map)?,
             Some(b'[') => self.nested(Self::list)?,
@@ -296,7 +296,7 @@ mod tests {
 
     fn read(text: &str, compat: Compat) -> Result<Value, String> {
         let mut log = Log::new("test.json");
-        let node = parse(text, compat, &mut log);
+        let node = parse(text, compat, usize::MAX, &mut log);
         let failed = log.failed();
         let problems = log.finish();
         match node {

@@ -110,13 +110,18 @@ pub(crate) fn parse(text: &[u8], format: Format, compat: Compat, log: &mut Log) 
             Some(at) => unreadable("a control character", &text[..at], log),
             None => yaml::parse(text, compat, log),
         },
-        Format::Json => json::parse(text, compat, log),
+        Format::Json => json::parse(text, compat, MAX_NODES, log),
     }
 }
 
 /// JSON of any size: for what comes from a program, line by line.
 pub(crate) fn parse_line(text: &str, log: &mut Log) -> Option<Node> {
-    json::parse(text, Compat::Agt, log)
+    json::parse(text, Compat::Agt, MAX_NODES, log)
+}
+
+/// What was written out of a tree that was within all limits.
+pub(crate) fn parse_own(text: &str, log: &mut Log) -> Option<Node> {
+    json::parse(text, Compat::Agt, usize::MAX, log)
 }
 
 fn unreadable(problem: &str, before: &str, log: &mut Log) -> Option<Node> {

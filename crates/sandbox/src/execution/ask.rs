@@ -77,6 +77,7 @@ impl Request {
         if let Some(cwd) = &self.cwd {
             no_nul("cwd", cwd)?;
         }
+        config.check_variables(&self.env)?;
         let own = config.limits.timeout;
         let timeout = match self.timeout {
             Some(given) if own.asked => limits::TIMEOUT.check(given)?.min(own.value),

@@ -77,10 +77,10 @@ impl Session {
         facts: &Extra,
     ) -> Result<(Live, Permit, Account)> {
         let (shared, owner) = (&self.shared, &self.inner.owner);
-        let account = shared.account(owner, id, self.inner.next_step(shared)?, request);
+        let mut account = shared.account(owner, id, self.inner.next_step(shared)?, request);
         let plan = lock(&self.inner.state).plan.clone();
         let decision = shared
-            .decide(&account, (&request.work, facts), &plan, None)
+            .decide(&mut account, (&request.work, facts), &plan, None)
             .await?;
         let begun = shared.begin(&account);
         let live = match self.inner.live(shared).await {
