@@ -2,6 +2,8 @@
 
 mod fault;
 mod keyring;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -10,7 +12,7 @@ use std::path::Path;
 pub use fault::{Fault, Flaw};
 
 use crate::line::{self, Line};
-use crate::log::{Cursor, LogError, Snapshot, is_rotation};
+use crate::log::{Cursor, Lines, LogError, Snapshot, is_rotation};
 use crate::note::PublicKey;
 use crate::tree::Frontier;
 use crate::{Hash, Head};
@@ -43,64 +45,10 @@ pub struct Verified {
 /// Reads the whole log, in memory that does not grow with it.
 pub fn verify(path: impl AsRef<Path>, expected: &Expected) -> Result<Verified, Fault> {
     let snapshot = Snapshot::open(path)?;
-    let own = snapshot.head().map(Head::unverified).transpose();
-    let own = own.map_err(|error| Fault::of(Flaw::Head(error.to_string())))?;
-    let outer = expected.head.as_deref().map(Head::unverified).transpose();
-    let outer = outer.map_err(|error| Fault::of(Flaw::GivenHead(error.to_string())))?;
-
-    let mut scan = Scan {
-        frontier: Frontier::default(),
-        last: Hash::ZERO,
-        keys: Keyring::default(),
-        nodes: nodes(&snapshot),
-        wanted: [&own, &outer].map(|head| head.as_ref().map(|head| head.size)),
-        roots: [None, None],
-        unfinished: 0,
-    };
-    scan.capture();
-    scan.run(&snapshot)?;
-
-    let records = scan.frontier.size();
-    if let Some(size) = [&own, &outer]
-        .into_iter()
-        .flatten()
-        .map(|head| head.size)
-        .max()
-        && size > records
-    {
-        return Err(Fault::at(records, Flaw::Truncated(size)));
-    }
-    let trusted = match &expected.key {
-        Some(key) => key.clone(),
-        None => snapshot.key()?,
-    };
-    scan.keys.trust(&trusted)?;
-    let [own_root, outer_root] = scan.roots;
-    if let (Some(head), Some(note)) = (&outer, &expected.head) {
-        let wrong = |problem| Fault::of(Flaw::GivenHead(problem));
-        scan.keys.open(note, head.size).map_err(wrong)?;
-        if outer_root != Some(head.root) {
-            return Err(Fault::of(Flaw::Replaced(head.size)));
-        }
-    }
-    let (Some(head), Some(note)) = (own, snapshot.head()) else {
-        return Err(Fault::of(Flaw::Head("it is missing".into())));
-    };
-    let wrong = |problem| Fault::of(Flaw::Head(problem));
-    scan.keys.open(note, head.size).map_err(wrong)?;
-    if own_root != Some(head.root) {
-        return Err(Fault::of(Flaw::Head(
-            "the records are not those it signs".into(),
-        )));
-    }
-    Ok(Verified {
-        records,
-        segments: snapshot.segments().len() as u64,
-        unsigned: records - head.size,
-        head,
-        unfinished: scan.unfinished,
-        rotations: scan.keys.rotations(),
-    })
+    let claims = Claims::of(&snapshot, expected)?;
+    let mut scan = Scan::new(&claims, nodes(&snapshot));
+    scan.run(&snapshot, 0)?;
+    claims.settle(scan, &snapshot, expected)
 }
 
 /// All keys that the log has had. Only [`verify`] says whether they vouch for each other.
@@ -123,40 +71,135 @@ fn nodes(snapshot: &Snapshot) -> Option<BufReader<File>> {
     Some(BufReader::with_capacity(256 << 10, file))
 }
 
-struct Scan {
+/// The heads that the records have to fit.
+struct Claims {
+    own: Option<Head>,
+    outer: Option<Head>,
+}
+
+impl Claims {
+    fn of(snapshot: &Snapshot, expected: &Expected) -> Result<Self, Fault> {
+        let own = snapshot.head().map(Head::unverified).transpose();
+        let own = own.map_err(|error| Fault::of(Flaw::Head(error.to_string())))?;
+        let outer = expected.head.as_deref().map(Head::unverified).transpose();
+        let outer = outer.map_err(|error| Fault::of(Flaw::GivenHead(error.to_string())))?;
+        Ok(Self { own, outer })
+    }
+
+    fn sizes(&self) -> [Option<u64>; 2] {
+        [&self.own, &self.outer].map(|head| head.as_ref().map(|head| head.size))
+    }
+
+    /// Holds what was read against the heads, and the heads against the keys.
+    fn settle<N>(
+        self,
+        scan: Scan<N>,
+        snapshot: &Snapshot,
+        expected: &Expected,
+    ) -> Result<Verified, Fault> {
+        let records = scan.frontier.size();
+        if let Some(size) = self.sizes().into_iter().flatten().max()
+            && size > records
+        {
+            return Err(Fault::at(records, Flaw::Truncated(size)));
+        }
+        let trusted = match &expected.key {
+            Some(key) => key.clone(),
+            None => snapshot.key()?,
+        };
+        scan.keys.trust(&trusted)?;
+        let [own_root, outer_root] = scan.roots;
+        if let (Some(head), Some(note)) = (&self.outer, &expected.head) {
+            let wrong = |problem| Fault::of(Flaw::GivenHead(problem));
+            scan.keys.open(note, head.size).map_err(wrong)?;
+            if outer_root != Some(head.root) {
+                return Err(Fault::of(Flaw::Replaced(head.size)));
+            }
+        }
+        let (Some(head), Some(note)) = (self.own, snapshot.head()) else {
+            return Err(Fault::of(Flaw::Head("it is missing".into())));
+        };
+        let wrong = |problem| Fault::of(Flaw::Head(problem));
+        scan.keys.open(note, head.size).map_err(wrong)?;
+        if own_root != Some(head.root) {
+            return Err(Fault::of(Flaw::Head(
+                "the records are not those it signs".into(),
+            )));
+        }
+        Ok(Verified {
+            records,
+            segments: snapshot.segments().len() as u64,
+            unsigned: records - head.size,
+            head,
+            unfinished: scan.unfinished,
+            rotations: scan.keys.rotations(),
+        })
+    }
+}
+
+/// What is known after some lines. What comes next depends on nothing else that was read before.
+#[derive(Clone)]
+struct Scan<N> {
     frontier: Frontier,
     last: Hash,
     keys: Keyring,
-    nodes: Option<BufReader<File>>,
+    nodes: Option<N>,
     /// Sizes at which the root is needed, and the roots.
     wanted: [Option<u64>; 2],
     roots: [Option<Hash>; 2],
     unfinished: u64,
 }
 
-impl Scan {
-    fn run(&mut self, snapshot: &Snapshot) -> Result<(), Fault> {
+impl<N: Read> Scan<N> {
+    fn new(claims: &Claims, nodes: Option<N>) -> Self {
+        let mut scan = Self {
+            frontier: Frontier::default(),
+            last: Hash::ZERO,
+            keys: Keyring::default(),
+            nodes,
+            wanted: claims.sizes(),
+            roots: [None, None],
+            unfinished: 0,
+        };
+        scan.capture();
+        scan
+    }
+
+    /// Reads all segments from one on.
+    fn run(&mut self, snapshot: &Snapshot, from: usize) -> Result<(), Fault> {
         let count = snapshot.segments().len();
-        for (place, piece) in snapshot.segments().iter().enumerate() {
+        for (place, piece) in snapshot.segments().iter().enumerate().skip(from) {
             if piece.start != self.frontier.size() {
                 let flaw = Flaw::OutOfPlace(piece.start);
                 return Err(Fault::at(self.frontier.size(), flaw).in_file(&piece.path, 1));
             }
-            let mut lines = piece.lines(0)?;
-            let (mut number, mut read) = (0, 0);
-            while let Some(bytes) = lines.next().map_err(LogError::io("read", &piece.path))? {
-                number += 1;
-                read += bytes.len() as u64 + 1;
-                self.line(bytes)
-                    .map_err(|fault| fault.in_file(&piece.path, number))?;
+            let last = place + 1 == count;
+            self.piece(piece.lines(0)?, &piece.path, piece.length, last)?;
+        }
+        Ok(())
+    }
+
+    /// Reads lines to the end of a segment, which is `length` bytes away.
+    fn piece<R: Read>(
+        &mut self,
+        mut lines: Lines<R>,
+        path: &Path,
+        length: u64,
+        last: bool,
+    ) -> Result<(), Fault> {
+        let (mut number, mut read) = (0, 0);
+        while let Some(bytes) = lines.next().map_err(LogError::io("read", path))? {
+            number += 1;
+            read += bytes.len() as u64 + 1;
+            self.line(bytes)
+                .map_err(|fault| fault.in_file(path, number))?;
+        }
+        if read < length {
+            if !last {
+                let fault = Fault::at(self.frontier.size(), Flaw::Incomplete);
+                return Err(fault.in_file(path, number + 1));
             }
-            if read < piece.length {
-                if place + 1 < count {
-                    let fault = Fault::at(self.frontier.size(), Flaw::Incomplete);
-                    return Err(fault.in_file(&piece.path, number + 1));
-                }
-                self.unfinished = piece.length - read;
-            }
+            self.unfinished = length - read;
         }
         Ok(())
     }

@@ -246,15 +246,3 @@ fn a_changed_bit_in_every_byte_of_200_records_is_found() {
     assert!(missed.is_empty(), "{missed:?}");
     check(dir.path()).expect("control");
 }
-
-/// Every bit of every file, as above, takes minutes. The same over each line by itself is a test
-/// of its own and takes none.
-#[test]
-#[ignore = "takes minutes; run it after changes to the format"]
-fn every_changed_bit_of_200_records_is_found() {
-    let dir = tempfile::tempdir().expect("folder");
-    drop(filled(dir.path(), Options::default(), 199));
-    let mut missed = Vec::new();
-    flip(dir.path(), |_| 0..8, |place| missed.push(place));
-    assert!(missed.is_empty(), "{missed:?}");
-}

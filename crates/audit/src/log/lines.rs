@@ -18,9 +18,13 @@ pub(crate) struct Lines<R> {
 
 impl<R: Read> Lines<R> {
     pub fn new(source: R) -> Self {
+        Self::in_chunks(source, CHUNK)
+    }
+
+    pub fn in_chunks(source: R, bytes: usize) -> Self {
         Self {
             source,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; bytes],
             start: 0,
             end: 0,
             searched: 0,

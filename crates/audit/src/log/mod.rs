@@ -18,6 +18,7 @@ pub use error::{LogError, Result};
 pub use read::{Cursor, Snapshot};
 
 pub(crate) use keys::{check_rotation, is_rotation};
+pub(crate) use lines::Lines;
 pub(crate) use open::rebuilt_nodes;
 
 use crate::canonical::to_canonical;

@@ -4,7 +4,7 @@ use crate::note::PublicKey;
 use crate::{Event, Head, Record};
 
 /// The keys of a log, and from which size on each signs its heads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keyring(Vec<(u64, PublicKey)>);
 
 impl Keyring {
