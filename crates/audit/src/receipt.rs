@@ -40,7 +40,18 @@ pub struct Receipt {
     pub egress: Vec<Egress>,
     pub commands: Vec<Command>,
     pub tools: Vec<Tool>,
+    /// How many more there were of these.
+    #[serde(default)]
+    pub omitted: Omitted,
     pub waived: Vec<String>,
+}
+
+/// Attempts that a receipt does not list.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Omitted {
+    pub egress: u64,
+    pub commands: u64,
+    pub tools: u64,
 }
 
 /// How an execution ended. The first five are those of AGT's step receipts.
@@ -126,7 +137,7 @@ impl Output {
             bytes: total.min(canonical::MAX),
             digest: digest(captured),
             truncated: total > captured.len() as u64,
-            excerpt: excerpt(captured, secrets),
+            excerpt: excerpt(captured, total <= captured.len() as u64, secrets),
         }
     }
 }
@@ -146,20 +157,45 @@ pub fn command_digest(argv: &[String]) -> String {
     digest(&bytes)
 }
 
-fn excerpt(captured: &[u8], secrets: &[&str]) -> String {
+fn excerpt(captured: &[u8], whole: bool, secrets: &[&str]) -> String {
     // A secret may lie across the end of the excerpt.
     let longest = secrets.iter().map(|secret| secret.len()).max();
     let enough = captured.len().min(EXCERPT * 4 + longest.unwrap_or(0));
-    let mut text = String::from_utf8_lossy(&captured[..enough]).into_owned();
+    let text = String::from_utf8_lossy(&captured[..enough]);
+    let all = whole && enough == captured.len();
+    let mut text = redact(&text, secrets);
+    if !all {
+        // Or across the end of what was looked at, maybe in the middle of a character.
+        text.truncate(text.trim_end_matches('\u{fffd}').len());
+        while let Some(begun) = begun(&text, secrets) {
+            text.truncate(begun);
+        }
+    }
+    escape::shorten(&text, EXCERPT, all)
+}
+
+/// Where a secret begins that the text ends in the middle of.
+fn begun(text: &str, secrets: &[&str]) -> Option<usize> {
+    let cut = |secret: &&str| {
+        let mut starts = secret.char_indices().rev().map(|(end, _)| &secret[..end]);
+        let cut = starts.find(|start| !start.is_empty() && text.ends_with(start))?;
+        Some(text.len() - cut.len())
+    };
+    let long = secrets.iter().filter(|secret| secret.len() >= SECRET);
+    long.filter_map(cut).min()
+}
+
+/// A text without the secrets that it repeats.
+pub fn redact(text: &str, secrets: &[&str]) -> String {
     let mut hidden: Vec<&str> = secrets.to_vec();
     hidden.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut text = text.to_owned();
     for secret in hidden {
-        if secret.len() >= SECRET {
+        if secret.len() >= SECRET && text.contains(secret) {
             text = text.replace(secret, "[redacted]");
         }
     }
-    let all = enough == captured.len();
-    escape::shorten(&text, EXCERPT, all)
+    text
 }
 
 #[cfg(test)]
@@ -190,6 +226,22 @@ mod tests {
         long.extend_from_slice(b"hunter22");
         let output = Output::of(&long, 520, &["hunter22"]);
         assert!(!output.excerpt.contains('h'), "{}", output.excerpt);
+    }
+
+    #[test]
+    fn an_excerpt_does_not_show_the_start_of_what_it_hides() {
+        let secret = format!("h{}", "\u{17c}h".repeat(40));
+        let many = secret.repeat(100);
+        for captured in [many.as_bytes(), &many.as_bytes()[..200]] {
+            for cut in 0..secret.len().min(captured.len() - secret.len()) {
+                let captured = &captured[..captured.len() - cut];
+                let output = Output::of(captured, many.len() as u64, &[&secret]);
+                assert!(!output.excerpt.contains('h'), "{}", output.excerpt);
+                assert!(output.excerpt.starts_with("[redacted]"), "{cut}");
+            }
+        }
+        let output = Output::of(b"a hunt", 6, &["hunter2"]);
+        assert_eq!(output.excerpt, "a hunt", "it ends by itself");
     }
 
     #[test]

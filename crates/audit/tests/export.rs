@@ -6,7 +6,7 @@ use std::fs;
 
 use brig_audit::agt::{Entry, Value as Agt, chain_of};
 use brig_audit::export::{Format, export};
-use brig_audit::receipt::{Output, Usage, digest};
+use brig_audit::receipt::{Omitted, Output, Usage, digest};
 use brig_audit::{Egress, Event, Log, Options, Receipt, Record, Recorder, Verdict};
 use common::*;
 use serde_json::Value;
@@ -45,6 +45,7 @@ fn receipt(step: u64, decision: Verdict) -> Record {
             egress: vec![egress("example.org", false)],
             commands: Vec::new(),
             tools: Vec::new(),
+            omitted: Omitted::default(),
             waived: Vec::new(),
         })),
         ..record(step)

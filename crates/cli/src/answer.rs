@@ -37,6 +37,7 @@ pub fn failure(
         "egress": [],
         "commands": [],
         "tools": [],
+        "omitted": brig_audit::receipt::Omitted::default(),
         "error": failure.json(),
     })
 }
@@ -65,6 +66,7 @@ mod tests {
             outcome: None,
             enforcement: Vec::new(),
             waived: Vec::new(),
+            attempted: brig_sandbox::Attempted::default(),
         };
         let denied = Failure::from(Error::Denied(Box::new(report)));
         assert_eq!(denied.exit(), 126);

@@ -7,7 +7,7 @@ mod common;
 use common::Brig;
 use serde_json::{Value, json};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "agent_id",
     "backend",
     "commands",
@@ -16,6 +16,7 @@ const KEYS: [&str; 13] = [
     "enforcement",
     "error",
     "execution_id",
+    "omitted",
     "result",
     "session_id",
     "status",

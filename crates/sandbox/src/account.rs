@@ -1,16 +1,17 @@
 //! What is put on record about one execution.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use brig_audit::canonical::MAX;
 use brig_audit::receipt::{self, Receipt};
-use brig_audit::{Event as Fact, Record, Verdict};
+use brig_audit::{Event as Fact, Record, Recorder, Verdict};
 use brig_policy::Decision;
 use jiff::Timestamp;
 
 use crate::request::Work;
 use crate::shared::{Owner, action};
-use crate::{Control, Error, ExecRequest, ExecutionId, Outcome, Plan, Result};
+use crate::{Attempted, Attempts, Control, Error, ExecRequest, ExecutionId, Outcome, Plan, Result};
 
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -20,18 +21,26 @@ pub(crate) struct Account {
     step: u64,
     action: &'static str,
     code_digest: String,
-    /// Values of variables, which an excerpt of the output must not repeat.
-    secrets: Vec<String>,
+    pub attempts: Arc<Attempts>,
     /// The digest of the policy that decided.
     pub policy: Option<String>,
     started: Timestamp,
 }
 
 impl Account {
-    pub fn open(owner: Owner, execution: ExecutionId, step: u64, request: &ExecRequest) -> Self {
+    pub fn open(
+        owner: Owner,
+        execution: ExecutionId,
+        step: u64,
+        request: &ExecRequest,
+        recorder: Arc<dyn Recorder>,
+    ) -> Self {
+        let secrets = request.env.iter().map(|(_, value)| value.clone()).collect();
+        let attempts = Attempts::new(owner.clone(), execution.clone(), secrets, recorder);
         Self {
             owner,
             execution,
+            attempts: Arc::new(attempts),
             step,
             action: action(&request.work).name(),
             code_digest: match &request.work {
@@ -39,7 +48,6 @@ impl Account {
                 Work::Command(argv) => receipt::command_digest(argv),
             },
             policy: None,
-            secrets: request.env.iter().map(|(_, value)| value.clone()).collect(),
             started: Timestamp::now(),
         }
     }
@@ -55,7 +63,7 @@ impl Account {
             allowed: decision.allowed,
             code: decision.code.clone(),
             rule: decision.rule.clone(),
-            reason: decision.reason.clone(),
+            reason: self.attempts.redact(&decision.reason),
         })
     }
 
@@ -89,10 +97,10 @@ impl Account {
             Err(error) => {
                 receipt.decision = Verdict::Error;
                 receipt.code = error.code().into();
-                receipt.reason = error.to_string();
+                receipt.reason = self.attempts.redact(&error.to_string());
                 Fact::ExecutionFailed {
                     code: error.code().into(),
-                    message: error.to_string(),
+                    message: receipt.reason.clone(),
                 }
             }
         };
@@ -103,7 +111,7 @@ impl Account {
     }
 
     fn fill(&self, receipt: &mut Receipt, outcome: &Outcome) {
-        let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
+        let secrets = self.attempts.secrets();
         let output =
             |output: &crate::Output| receipt::Output::of(&output.bytes, output.total, &secrets);
         let kill_reason = outcome.killed.as_ref().map(crate::KillReason::name);
@@ -133,6 +141,12 @@ impl Account {
     }
 
     fn receipt(&self, decision: &Decision, plan: &Plan, backend: &str) -> Receipt {
+        let Attempted {
+            egress,
+            commands,
+            tools,
+            omitted,
+        } = self.attempts.listed();
         Receipt {
             step: self.step,
             backend: backend.into(),
@@ -140,7 +154,7 @@ impl Account {
             rule: decision.rule.clone(),
             decision: Verdict::Allowed,
             code: decision.code.clone(),
-            reason: decision.reason.clone(),
+            reason: self.attempts.redact(&decision.reason),
             action: self.action.into(),
             code_digest: self.code_digest.clone(),
             started: self.started,
@@ -151,9 +165,10 @@ impl Account {
             usage: receipt::Usage::default(),
             stdout: receipt::Output::default(),
             stderr: receipt::Output::default(),
-            egress: Vec::new(),
-            commands: Vec::new(),
-            tools: Vec::new(),
+            egress,
+            commands,
+            tools,
+            omitted,
             waived: names(plan.waived()),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use brig_policy::Decision;
@@ -11,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::request::TerminalSize;
-use crate::{Controls, ExecRequest, ExecutionId, KillReason, Limits, Outcome, Plan, Result};
+use crate::{
+    Attempts, Controls, ExecRequest, ExecutionId, KillReason, Limits, Outcome, Plan, Result,
+};
 
 /// An isolation technology.
 #[async_trait]
@@ -76,6 +79,7 @@ pub trait Instance: Send + Sync + Debug {
 pub struct Permit {
     pub(crate) execution: ExecutionId,
     pub(crate) decision: Decision,
+    pub(crate) attempts: Arc<Attempts>,
 }
 
 impl Permit {
@@ -85,6 +89,11 @@ impl Permit {
 
     pub fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Where to tell what the execution asks of the world outside.
+    pub fn attempts(&self) -> &Arc<Attempts> {
+        &self.attempts
     }
 }
 

@@ -115,8 +115,8 @@ impl Error {
                 })
             }
             Error::Record(_) => Some(
-                "brig audit verify says what is wrong with a log; one that cannot be mended can \
-                 be moved away, and the next execution makes a new one"
+                "make room for it, or let it be written; brig audit verify says what is wrong with \
+                 a log, and one that cannot be mended can be moved away"
                     .into(),
             ),
             _ => None,

@@ -2,6 +2,7 @@
 //! every backend; a backend only offers a place to run in.
 
 mod account;
+mod attempts;
 pub mod backend;
 pub mod blocking;
 pub mod config;
@@ -30,6 +31,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use attempts::{Attempted, Attempts};
 pub use backend::{Backend, Event, Instance};
 pub use config::{Limit, Limits, SessionConfig};
 pub use control::{Control, ControlState, Controls, Strength};

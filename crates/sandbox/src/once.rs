@@ -88,16 +88,18 @@ impl Once {
         decision: Decision,
     ) -> Result<Report> {
         let watch = supervise(instance.as_ref(), work).await;
-        let gone = instance.destroy().await;
-        self.ended(&decision, watch.result.as_ref()).await?;
+        // The disk is waited for while the instance is taken down.
+        let ended = self.ended(&decision, watch.result.as_ref());
+        let (ended, gone) = tokio::join!(ended, instance.destroy());
+        ended?;
         gone?;
         let outcome = Some(watch.result?);
-        let Account {
-            owner, execution, ..
-        } = &self.account;
-        Ok(self
-            .shared
-            .report(owner, execution, decision, &self.plan, outcome))
+        let Self {
+            account,
+            plan,
+            shared,
+        } = &self;
+        Ok(shared.report(account, decision, plan, outcome))
     }
 
     async fn ended(&self, decision: &Decision, result: Result<&Outcome, &Error>) -> Result<()> {

@@ -4,7 +4,8 @@ use brig_policy::Decision;
 use serde_json::{Value, json};
 
 use crate::{
-    AgentId, Control, ControlState, ExecutionId, ExecutionStatus, KillReason, Outcome, SessionId,
+    AgentId, Attempted, Control, ControlState, ExecutionId, ExecutionStatus, KillReason, Outcome,
+    SessionId,
 };
 
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Report {
     /// What held each limit, and how strongly.
     pub enforcement: Vec<ControlState>,
     pub waived: Vec<Control>,
+    /// What it asked of the network, of commands and of tools.
+    pub attempted: Attempted,
 }
 
 impl Report {
@@ -40,9 +43,10 @@ impl Report {
             "result": self.outcome.as_ref().map(result),
             "enforcement": self.enforcement,
             "waived": self.waived,
-            "egress": [],
-            "commands": [],
-            "tools": [],
+            "egress": self.attempted.egress,
+            "commands": self.attempted.commands,
+            "tools": self.attempted.tools,
+            "omitted": self.attempted.omitted,
         })
     }
 }
@@ -119,6 +123,7 @@ mod tests {
             outcome,
             enforcement: Vec::new(),
             waived: vec![Control::Memory],
+            attempted: Attempted::default(),
         }
     }
 

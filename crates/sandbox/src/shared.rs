@@ -86,7 +86,9 @@ impl Shared {
         step: u64,
         request: &ExecRequest,
     ) -> Account {
-        Account::open(owner.clone(), execution.clone(), step, request)
+        let recorder = self.recorder.clone();
+        let (owner, execution) = (owner.clone(), execution.clone());
+        Account::open(owner, execution, step, request, recorder)
     }
 
     /// Decides, and records the decision. A denial is an error; `last` is recorded after it.
@@ -124,10 +126,8 @@ impl Shared {
         let mut records = account.denied(&decision, plan, self.backend.name());
         records.extend(last.map(|fact| account.owner.record(None, fact)));
         self.recorder.conclude(records).await?;
-        let (owner, execution) = (&account.owner, &account.execution);
-        Err(Error::Denied(Box::new(
-            self.report(owner, execution, decision, plan, None),
-        )))
+        let report = self.report(account, decision, plan, None);
+        Err(Error::Denied(Box::new(report)))
     }
 
     /// Begins to record that an execution begins, so that an instance can be started meanwhile.
@@ -147,6 +147,7 @@ impl Shared {
         Ok(Permit {
             execution: account.execution.clone(),
             decision,
+            attempts: account.attempts.clone(),
         })
     }
 
@@ -162,21 +163,20 @@ impl Shared {
         let mut records = account.ended(decision, plan, self.backend.name(), result);
         records.extend(last.map(|fact| account.owner.record(None, fact)));
         self.recorder.conclude(records).await?;
-        Ok(())
+        account.attempts.complete()
     }
 
     pub fn report(
         &self,
-        owner: &Owner,
-        execution: &ExecutionId,
+        account: &Account,
         decision: Decision,
         plan: &Plan,
         outcome: Option<Outcome>,
     ) -> Report {
         Report {
-            execution_id: execution.clone(),
-            agent_id: owner.agent.clone(),
-            session_id: owner.session.clone(),
+            execution_id: account.execution.clone(),
+            agent_id: account.owner.agent.clone(),
+            session_id: account.owner.session.clone(),
             backend: self.backend.name(),
             status: outcome
                 .as_ref()
@@ -185,6 +185,7 @@ impl Shared {
             outcome,
             enforcement: plan.enforcement().to_vec(),
             waived: plan.waived().to_vec(),
+            attempted: account.attempts.listed(),
         }
     }
 }

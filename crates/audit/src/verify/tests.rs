@@ -12,7 +12,7 @@ use std::thread;
 use jiff::Timestamp;
 
 use super::*;
-use crate::receipt::{Output, Usage, digest};
+use crate::receipt::{Omitted, Output, Usage, digest};
 use crate::{Event, Log, Options, Receipt, Record, Recorder, Verdict};
 
 const RECORDS: u64 = 200;
@@ -49,6 +49,7 @@ fn receipt(n: u64) -> Record {
         egress: Vec::new(),
         commands: Vec::new(),
         tools: Vec::new(),
+        omitted: Omitted::default(),
         waived: Vec::new(),
     };
     record(n, Event::Receipt(Box::new(receipt)))
@@ -242,12 +243,13 @@ fn every_changed_bit_of_200_records_is_found() {
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let (mut tried, mut missed) = thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        all.into_iter()
-            .map(|one| one.join().expect("thread"))
-            .fold((0, Vec::new()), |(count, mut all), (tried, missed)| {
+        all.into_iter().map(|one| one.join().expect("thread")).fold(
+            (0, Vec::new()),
+            |(count, mut all), (tried, missed)| {
                 all.extend(missed);
                 (count + tried, all)
-            })
+            },
+        )
     });
     for name in ["head", "key.pub"] {
         let found = good.unnoticed_in(name);

@@ -66,6 +66,7 @@ pub(crate) async fn supervise(instance: &dyn Instance, work: Watched) -> Watch {
         timeout: limit,
     } = work;
     let started = Instant::now();
+    let attempts = permit.attempts().clone();
     let (orders, commands) = mpsc::unbounded_channel();
     while let Ok(order) = control.try_recv() {
         if let ExecCommand::Kill(reason) = order {
@@ -108,6 +109,8 @@ pub(crate) async fn supervise(instance: &dyn Instance, work: Watched) -> Watch {
                     continue;
                 }
             },
+            // What can't be recorded must not go on.
+            () = attempts.unrecorded() => KillReason::Cancelled,
             () = &mut alarm => match killing.take() {
                 None => KillReason::Timeout { limit_ms: millis(limit) },
                 Some(reason) => {

@@ -114,17 +114,19 @@ async fn carry_out(
         // Destroy wins over what runs; that is an outcome, not a failure.
         result = Ok(killed(KillReason::Destroyed, Duration::ZERO));
     }
-    let saved = match &result {
-        Ok(_) if !live.is_lost() => inner.save(shared, &live).await,
-        _ => Ok(()),
+    let save = async {
+        match &result {
+            Ok(_) if !live.is_lost() => inner.save(shared, &live).await,
+            _ => Ok(()),
+        }
     };
-    shared
-        .record_end(account, &decision, &live.plan, result.as_ref(), None)
-        .await?;
+    // The disk is waited for while the files are mirrored.
+    let ended = shared.record_end(account, &decision, &live.plan, result.as_ref(), None);
+    let (ended, saved) = tokio::join!(ended, save);
+    ended?;
     let outcome = result?;
     saved?;
-    let (owner, id) = (&account.owner, &account.execution);
-    Ok(shared.report(owner, id, decision, &live.plan, Some(outcome)))
+    Ok(shared.report(account, decision, &live.plan, Some(outcome)))
 }
 
 impl Inner {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use brig_audit::{Command, Egress, Tool};
 use bytes::Bytes;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
@@ -166,7 +167,8 @@ impl FakeInstance {
                 self.end();
                 Err(Error::InstanceLost("told to die".into()))
             }
-            ["sleep" | "deaf"] => std::future::pending().await,
+            ["ask", ..] => Ok((0, Vec::new())),
+            ["sleep" | "deaf"] | ["beg", ..] => std::future::pending().await,
             _ => Err(Error::CannotRun {
                 program: argv.join(" "),
                 exit_code: 127,
@@ -176,15 +178,58 @@ impl FakeInstance {
     }
 }
 
+/// `ask 3 …` asks three times for each thing there is, and `beg …` until it is ended. Whether it
+/// may is decided elsewhere: here, whatever speaks of evil may not.
+fn ask(permit: &Permit, argv: &[String]) {
+    let (times, what) = match argv {
+        [ask, times, what @ ..] if ask == "ask" => (times.parse().unwrap_or(1), what),
+        [beg, what @ ..] if beg == "beg" => (1, what),
+        _ => return,
+    };
+    let allowed = !what.concat().contains("evil");
+    let code = String::from("test");
+    let attempts = permit.attempts();
+    for _ in 0..times {
+        // As a backend has to: what is not on record is not answered.
+        let _ = attempts.egress(Egress {
+            allowed,
+            code: code.clone(),
+            rule: None,
+            protocol: "https".into(),
+            host: what.concat(),
+            port: 443,
+        });
+        let _ = attempts.command(Command {
+            allowed,
+            code: code.clone(),
+            rule: None,
+            program: "curl".into(),
+            arguments: what.to_vec(),
+            caller: Some(what.concat()),
+        });
+        let _ = attempts.tool(Tool {
+            allowed,
+            code: code.clone(),
+            rule: None,
+            tool: what.concat(),
+            arguments_digest: None,
+            success: Some(true),
+        });
+    }
+}
+
 #[async_trait]
 impl Instance for FakeInstance {
     async fn execute(
         &self,
-        _permit: Permit,
+        permit: Permit,
         request: ExecRequest,
         mut io: ExecIo,
     ) -> Result<Outcome> {
         self.ran.fetch_add(1, Ordering::SeqCst);
+        if let Work::Command(argv) = &request.work {
+            ask(&permit, argv);
+        }
         let begun = Instant::now();
         let deaf = matches!(&request.work, Work::Command(argv) if argv == &["deaf"]);
         let (_, unheard) = tokio::sync::mpsc::unbounded_channel();

@@ -1,5 +1,6 @@
 //! The lifecycle on a backend that only pretends to be a sandbox, so that every turn can be forced.
 
+mod attempts;
 mod blocking;
 mod checkpoints;
 mod durable;

@@ -1,0 +1,138 @@
+//! What an execution asks of the world outside is on record, in its receipt and in the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brig_audit::{
+    Event as Fact, Log, MemoryLog, Options, Receipt, Record, RecordError, Recorder, Verdict,
+};
+
+use super::fake::{Fake, agent};
+use crate::{Error, Report, Request, Result, Sandbox, SessionConfig};
+
+async fn run(recorder: Arc<dyn Recorder>, argv: &[&str]) -> Result<Report> {
+    let sandbox = Sandbox::builder(Arc::new(Fake::default()))
+        .recorder(recorder)
+        .build()
+        .expect("sandbox");
+    let mut request = Request::command(argv.to_vec());
+    request.env = vec![("TOKEN".into(), "hunter2".into())];
+    sandbox
+        .run_once(&agent(), SessionConfig::default(), request)
+        .await
+}
+
+fn receipt(records: &[Record]) -> &Receipt {
+    let receipt = records.iter().find_map(|record| match &record.event {
+        Fact::Receipt(receipt) => Some(receipt),
+        _ => None,
+    });
+    receipt.expect("receipt")
+}
+
+#[tokio::test]
+async fn attempts_are_in_the_log_the_receipt_and_the_answer() {
+    let log = Arc::new(MemoryLog::default());
+    let report = run(log.clone(), &["ask", "1", "good"]).await;
+    let json = report.expect("report").to_json();
+    let records = log.records();
+    let made = receipt(&records);
+    assert_eq!(made.decision, Verdict::Allowed);
+    for (list, name) in [
+        ("egress", "host"),
+        ("tools", "tool"),
+        ("commands", "caller"),
+    ] {
+        assert_eq!(json[list][0][name], "good", "{json}");
+        assert_eq!(json["omitted"][list], 0);
+    }
+    assert_eq!(made.egress[0].host, "good");
+    assert_eq!(made.commands[0].arguments, ["good"]);
+    assert_eq!(made.tools[0].tool, "good");
+    let events: Vec<&Fact> = records.iter().map(|record| &record.event).collect();
+    let asked = |fact: &&&Fact| {
+        matches!(
+            fact,
+            Fact::EgressDecided(_) | Fact::CommandAttempted(_) | Fact::ToolCalled(_)
+        )
+    };
+    assert_eq!(events.iter().filter(asked).count(), 3, "{events:?}");
+}
+
+#[tokio::test]
+async fn a_denied_attempt_decides_what_a_receipt_says() {
+    let log = Arc::new(MemoryLog::default());
+    run(log.clone(), &["ask", "1", "evil"])
+        .await
+        .expect("report");
+    assert_eq!(receipt(&log.records()).decision, Verdict::BlockedAtEgress);
+}
+
+#[tokio::test]
+async fn attempts_never_repeat_a_secret() {
+    let log = Arc::new(MemoryLog::default());
+    let long = "x".repeat(5000);
+    let report = run(log.clone(), &["ask", "1", "a-hunter2-b", &long]).await;
+    let text = format!("{:?}", log.records());
+    assert!(text.contains("a-[redacted]-b"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(!text.contains(&long[..300]), "and are short");
+    let json = report.expect("report").to_json().to_string();
+    assert!(!json.contains("hunter2"), "{json}");
+    // A program that cannot be started is named in the error.
+    let failed = run(log.clone(), &["no-such-hunter2"]).await;
+    assert!(matches!(failed, Err(Error::CannotRun { .. })), "{failed:?}");
+    assert!(!format!("{:?}", log.records()).contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_flood_of_attempts_is_counted_exactly() {
+    let folder = tempfile::tempdir().expect("folder");
+    let log = Arc::new(Log::open(folder.path(), Options::default()).expect("log"));
+    let report = run(log, &["ask", "5000", "evil"]).await;
+    let json = report.expect("report").to_json();
+    assert_eq!(json["egress"].as_array().map(Vec::len), Some(25));
+    assert_eq!(json["omitted"]["egress"], 5000 - 25);
+    let (mut kept, mut suppressed) = (0, 0);
+    let mut cursor = brig_audit::log::Cursor::new(folder.path());
+    cursor
+        .read(|line| {
+            let record: Record = serde_json::from_str(line.record).expect("record");
+            match record.event {
+                Fact::EgressDecided(_) => kept += 1,
+                Fact::Suppressed { of, count, .. } if of == "egress_decided" => suppressed += count,
+                _ => {}
+            }
+            true
+        })
+        .expect("log");
+    assert_eq!(kept + suppressed, 5000);
+    assert!((1..200).contains(&kept), "{kept}");
+}
+
+/// A log that fails in the middle of an execution, and only then.
+#[derive(Debug, Default)]
+struct Hiccup(AtomicUsize);
+
+impl Recorder for Hiccup {
+    fn append(&self, record: Record) -> Result<(), RecordError> {
+        if matches!(record.event, Fact::EgressDecided(_)) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            return Err(RecordError("the disk is full".into()));
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_execution_whose_attempt_cannot_be_recorded_is_ended() {
+    let log = Arc::new(Hiccup::default());
+    let stopped = run(log.clone(), &["beg", "good"]).await;
+    assert!(matches!(stopped, Err(Error::Record(_))), "{stopped:?}");
+    assert_eq!(log.0.load(Ordering::SeqCst), 1);
+    let quick = run(log, &["ask", "1", "good"]).await;
+    assert!(matches!(quick, Err(Error::Record(_))), "{quick:?}");
+    run(Arc::new(Hiccup::default()), &["echo", "x"])
+        .await
+        .expect("control");
+}
