@@ -1,14 +1,18 @@
 //! One execution: a keeper, process 1 of a namespace of its own, and the program under it. When
-//! the keeper ends, the kernel ends everything that is left in that namespace.
+//! the keeper ends, the kernel ends everything that is left in that namespace. What does not
+//! depend on the program is done before it is known, so that one keeper can wait in reserve.
 
 use std::ffi::CString;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use brig_linux::clone::{self, Fork};
 use brig_linux::process;
 use brig_wire::{Confine, Setup, Spawn};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::pipe::PipeFlags;
 use rustix::process::DumpableBehavior;
 
 use crate::{Failure, Step, confine, exit, proc};
@@ -19,7 +23,6 @@ pub struct Stdio {
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
-    pub terminal: bool,
 }
 
 /// What is said over the status pipe, once per execution.
@@ -88,35 +91,85 @@ impl Report {
     }
 }
 
-/// Starts a keeper and returns its descriptor and number.
-pub fn start(
-    confine: &Confine,
-    setup: Option<&Setup>,
-    spawn: &Spawn,
-    stdio: Stdio,
-    status: OwnedFd,
-) -> io::Result<(u32, OwnedFd)> {
-    match clone::fork(clone::EXECUTION_NAMESPACES)? {
-        Fork::Parent { pid, pidfd } => Ok((pid, pidfd)),
-        Fork::Child => keep(confine, setup, spawn, stdio, status),
+/// A keeper that has everything ready and waits to be told its program.
+#[derive(Debug)]
+pub struct Keeper {
+    pub pid: u32,
+    pub pidfd: OwnedFd,
+    /// Where it says how its program fared.
+    pub status: OwnedFd,
+    orders: OwnedFd,
+}
+
+impl Keeper {
+    pub fn start(confine: &Confine, setup: Option<&Setup>, stdio: Stdio) -> io::Result<Self> {
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let ((status, status_inside), (orders_inside, orders)) = (pipe()?, pipe()?);
+        match clone::fork(clone::EXECUTION_NAMESPACES)? {
+            Fork::Parent { pid, pidfd } => Ok(Self {
+                pid,
+                pidfd,
+                status,
+                orders,
+            }),
+            Fork::Child => keep(confine, setup, &stdio, orders_inside, status_inside),
+        }
+    }
+
+    /// Whether it can still be told anything.
+    pub fn is_alive(&self) -> bool {
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut ended, Some(&NOW)), Ok(0))
+    }
+
+    /// Tells it what to run. Blocks until it has heard: it does nothing but listen.
+    pub fn order(self, spawn: &Spawn) -> io::Result<(u32, OwnedFd, OwnedFd)> {
+        let bytes = brig_wire::to_bytes(spawn).map_err(io::Error::other)?;
+        let mut orders = File::from(self.orders);
+        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        // One that has failed or was killed does not listen; what became of it is read elsewhere.
+        let _ = orders
+            .write_all(&length.to_le_bytes())
+            .and_then(|()| orders.write_all(&bytes));
+        Ok((self.pid, self.pidfd, self.status))
     }
 }
+
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 fn keep(
     confine: &Confine,
     setup: Option<&Setup>,
-    spawn: &Spawn,
-    stdio: Stdio,
+    stdio: &Stdio,
+    orders: OwnedFd,
     status: OwnedFd,
 ) -> ! {
-    match prepare(confine, setup, &stdio).and_then(|()| clone::fork_filtered().step("fork")) {
-        Ok(None) => {
-            let failure = become_program(confine, spawn, &stdio);
+    let begun = prepare(confine, setup, stdio, &[orders.as_fd(), status.as_fd()])
+        .and_then(|()| listen(orders))
+        .and_then(|spawn| Ok((clone::fork_filtered().step("fork")?, spawn)));
+    match begun {
+        Ok((None, spawn)) => {
+            let failure = become_program(confine, &spawn);
             fail(&status, failure)
         }
-        Ok(Some(program)) => watch(program, status),
+        Ok((Some(program), _)) => watch(program, status),
         Err(failure) => fail(&status, failure),
     }
+}
+
+fn listen(orders: OwnedFd) -> Result<Spawn, Failure> {
+    let mut orders = File::from(orders);
+    let mut length = [0; 4];
+    let mut hear = || {
+        orders.read_exact(&mut length)?;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        orders.read_exact(&mut bytes)?;
+        brig_wire::from_bytes(&bytes).map_err(io::Error::other)
+    };
+    hear().step("hear the order")
 }
 
 fn fail(status: &OwnedFd, failure: Failure) -> ! {
@@ -132,13 +185,20 @@ fn fail(status: &OwnedFd, failure: Failure) -> ! {
     exit(127)
 }
 
-fn prepare(confine: &Confine, setup: Option<&Setup>, stdio: &Stdio) -> Result<(), Failure> {
-    if let Some(setup) = setup {
-        proc::mount(setup)?;
-    }
+fn prepare(
+    confine: &Confine,
+    setup: Option<&Setup>,
+    stdio: &Stdio,
+    kept: &[BorrowedFd<'_>],
+) -> Result<(), Failure> {
     rustix::stdio::dup2_stdin(&stdio.stdin).step("connect stdin")?;
     rustix::stdio::dup2_stdout(&stdio.stdout).step("connect stdout")?;
     rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
+    // It may wait for long, and a file that it held open for writing could not be executed.
+    process::close_all_but(kept).step("close descriptors")?;
+    if let Some(setup) = setup {
+        proc::mount(setup)?;
+    }
     volunteer_for_oom()?;
     process::reset_signals().step("reset signals")?;
     process::new_session_keyring().step("join a new keyring")?;
@@ -158,21 +218,19 @@ fn volunteer_for_oom() -> Result<(), Failure> {
     dumpable(DumpableBehavior::NotDumpable)
 }
 
-fn become_program(confine: &Confine, spawn: &Spawn, stdio: &Stdio) -> Failure {
-    match try_become(confine, spawn, stdio) {
+fn become_program(confine: &Confine, spawn: &Spawn) -> Failure {
+    match try_become(confine, spawn) {
         Ok(never) => match never {},
         Err(failure) => failure,
     }
 }
 
-fn try_become(
-    confine: &Confine,
-    spawn: &Spawn,
-    stdio: &Stdio,
-) -> Result<std::convert::Infallible, Failure> {
+fn try_become(confine: &Confine, spawn: &Spawn) -> Result<std::convert::Infallible, Failure> {
     rustix::process::setsid().step("start a session")?;
-    if stdio.terminal {
+    if spawn.terminal.is_some() {
         process::set_controlling_terminal(rustix::stdio::stdin()).step("take the terminal")?;
+    } else if spawn.stdin.is_none() {
+        rustix::stdio::dup2_stdin(null().step("open /dev/null")?).step("connect stdin")?;
     }
     rustix::process::chdir(&spawn.cwd).step(format!("enter {}", spawn.cwd))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -232,9 +290,6 @@ fn candidates(argv: &[String], env: &[String]) -> Result<Vec<CString>, Failure> 
 
 /// Reaps whatever is left to this process until the program itself has ended.
 fn watch(program: u32, status: OwnedFd) -> ! {
-    let Ok(status) = process::close_all_but(status) else {
-        exit(1)
-    };
     release_stdio();
     loop {
         match process::wait(None, true) {
@@ -272,12 +327,7 @@ fn ended(status: i32) -> Ended {
 
 /// Lets go of the program's streams, so that their ends are seen when the program closes them.
 fn release_stdio() {
-    let null = rustix::fs::open(
-        "/dev/null",
-        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    );
-    match null {
+    match null() {
         Ok(null) => {
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::stdio::dup2_stdout(&null);
@@ -285,6 +335,11 @@ fn release_stdio() {
         }
         Err(_) => exit(1),
     }
+}
+
+fn null() -> rustix::io::Result<OwnedFd> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())
 }
 
 #[cfg(test)]

@@ -4,28 +4,41 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use brig_wire::{Frame, FromGuest, Hello, Kind, MAX_DATA, ToGuest};
+use brig_wire::{Frame, FromGuest, Hello, Kind, MAX_DATA, Spawn, ToGuest};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::Failure;
 use crate::channel::Channel;
 use crate::files;
-use crate::task::{Stdin, Task};
+use crate::task::{Prepared, Stdin, Task};
 
 /// No more is read from programs while this much waits to be sent.
 const BACKLOG: usize = 1024 * 1024;
+
+/// How long the guest waits after an execution before it prepares the next one: a sandbox for one
+/// execution is gone by then.
+const REST: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
 
 pub fn run(channel: Channel, hello: Hello) {
     let mut guest = Guest {
         channel,
         hello,
+        spare: None,
+        wants_spare: true,
         tasks: Vec::new(),
         uploads: BTreeMap::new(),
         downloads: Vec::new(),
         lingering: Vec::new(),
     };
-    while let Ok(true) = guest.turn() {}
+    if guest.channel.flush().is_ok() {
+        // While the outside hears that we are ready and gets its first order to us.
+        guest.prepare_spare();
+        while let Ok(true) = guest.turn() {}
+    }
 }
 
 struct Upload {
@@ -44,6 +57,9 @@ struct Download {
 struct Guest {
     channel: Channel,
     hello: Hello,
+    /// What the next execution will use. Only while there is none: it counts as a process.
+    spare: Option<Prepared>,
+    wants_spare: bool,
     tasks: Vec<Task>,
     uploads: BTreeMap<u32, Upload>,
     downloads: Vec<Download>,
@@ -64,7 +80,11 @@ enum Ready {
 impl Guest {
     /// Waits and serves once. `false`: the outside is gone.
     fn turn(&mut self) -> io::Result<bool> {
-        for ready in self.wait()? {
+        let ready = self.wait()?;
+        if ready.is_empty() && self.at_rest() {
+            self.prepare_spare();
+        }
+        for ready in ready {
             match ready {
                 Ready::Channel => {
                     if !self.channel.fill()? {
@@ -145,7 +165,12 @@ impl Guest {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        match rustix::event::poll(&mut fds, hurry.then_some(&now)) {
+        let patience = match (hurry, self.at_rest()) {
+            (true, _) => Some(&now),
+            (false, true) => Some(&REST),
+            (false, false) => None,
+        };
+        match rustix::event::poll(&mut fds, patience) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
@@ -170,6 +195,28 @@ impl Guest {
             .collect())
     }
 
+    fn at_rest(&self) -> bool {
+        self.tasks.is_empty() && self.wants_spare
+    }
+
+    fn prepare_spare(&mut self) {
+        self.wants_spare = false;
+        // What fails now will fail again, and be reported, when it is needed.
+        self.spare = Prepared::new(&self.hello, None).ok();
+    }
+
+    fn start(&mut self, spawn: Spawn) -> Result<Task, Failure> {
+        let fits = |spare: &Prepared| spawn.terminal.is_none() && spare.is_alive();
+        let prepared = match self.spare.take() {
+            Some(spare) if fits(&spare) => spare,
+            other => {
+                self.lingering.extend(other.map(Prepared::dismiss));
+                Prepared::new(&self.hello, spawn.terminal)?
+            }
+        };
+        Task::start(prepared, spawn)
+    }
+
     fn receive(&mut self, frame: Frame) -> io::Result<()> {
         match frame.kind {
             Kind::Control => {
@@ -191,7 +238,7 @@ impl Guest {
             ToGuest::Hello(_) => {}
             ToGuest::Spawn(spawn) => {
                 let (id, scratch) = (spawn.id, spawn.scratch.clone());
-                match Task::start(&self.hello.confine, self.hello.setup.as_ref(), *spawn) {
+                match self.start(*spawn) {
                     Ok(task) => self.tasks.push(task),
                     Err(failure) => {
                         if let Some(scratch) = scratch {
@@ -357,6 +404,7 @@ impl Guest {
             match task.farewell() {
                 Some(message) => {
                     self.channel.send(&message);
+                    self.wants_spare = true;
                     self.lingering
                         .extend(self.tasks.remove(index).into_keeper());
                 }

@@ -5,15 +5,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use brig_linux::process::ChildUsage;
-use brig_wire::{Confine, Exit, FromGuest, Setup, Spawn};
-use rustix::fs::{Mode, OFlags};
+use brig_wire::{Exit, FromGuest, Hello, Spawn};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use rustix::termios::Winsize;
 
 use crate::channel::Channel;
-use crate::keeper::{self, Ended, Report, Stdio};
+use crate::keeper::{Ended, Keeper, Report, Stdio};
 use crate::{Failure, Step, files};
 
 /// What the program writes. Bytes beyond the limit are counted and dropped here.
@@ -159,13 +158,42 @@ pub struct Task {
     failure: Option<(String, i32)>,
 }
 
+/// An execution that waits for its program.
+#[derive(Debug)]
+pub struct Prepared {
+    keeper: Keeper,
+    ends: Ends,
+}
+
+impl Prepared {
+    pub fn new(hello: &Hello, terminal: Option<(u16, u16)>) -> Result<Self, Failure> {
+        let (ends, inside) = match terminal {
+            Some((rows, columns)) => Ends::terminal(rows, columns),
+            None => Ends::pipes(),
+        }
+        .step("make pipes")?;
+        let keeper =
+            Keeper::start(&hello.confine, hello.setup.as_ref(), inside).step("start a process")?;
+        Ok(Self { keeper, ends })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.keeper.is_alive()
+    }
+
+    /// Ends it; what has to be reaped remains.
+    pub fn dismiss(self) -> (u32, OwnedFd) {
+        let Keeper { pid, pidfd, .. } = self.keeper;
+        let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+        (pid, pidfd)
+    }
+}
+
 impl Task {
-    pub fn start(confine: &Confine, setup: Option<&Setup>, spawn: Spawn) -> Result<Self, Failure> {
-        let (status, status_inside) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
-        let ends = Ends::open(&spawn).step("make pipes")?;
-        let (keeper, pidfd) = keeper::start(confine, setup, &spawn, ends.inside, status_inside)
-            .step("start a process")?;
+    pub fn start(prepared: Prepared, spawn: Spawn) -> Result<Self, Failure> {
+        let Prepared { keeper, ends } = prepared;
+        let (keeper, pidfd, status) = keeper.order(&spawn).step("start a process")?;
+        let terminal = ends.terminal.is_some();
         Ok(Self {
             id: spawn.id,
             keeper,
@@ -174,13 +202,13 @@ impl Task {
             report: None,
             heard: false,
             reaped: None,
-            stdin: spawn.stdin.zip(ends.stdin).map(|(channel, sink)| Stdin {
+            stdin: spawn.stdin.map(|channel| Stdin {
                 channel,
-                sink: Some(sink),
+                sink: Some(ends.stdin),
                 pending: VecDeque::new(),
                 last: None,
                 ended: false,
-                terminal: ends.terminal.is_some(),
+                terminal,
             }),
             terminal: ends.terminal,
             streams: [
@@ -314,54 +342,38 @@ fn winsize(rows: u16, columns: u16) -> Winsize {
     }
 }
 
-/// Both sides of a program's streams.
+/// The guest's side of a program's streams.
+#[derive(Debug)]
 struct Ends {
-    inside: Stdio,
-    stdin: Option<OwnedFd>,
+    stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
 }
 
 impl Ends {
-    fn open(spawn: &Spawn) -> io::Result<Self> {
-        match spawn.terminal {
-            Some((rows, columns)) => Self::terminal(rows, columns),
-            None => Self::pipes(spawn.stdin.is_some()),
-        }
-    }
-
-    fn pipes(stdin: bool) -> io::Result<Self> {
+    fn pipes() -> io::Result<(Self, Stdio)> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-        let ((out_read, out_write), (err_read, err_write)) = (pipe()?, pipe()?);
-        let (in_read, in_write) = if stdin {
-            let (read, write) = pipe()?;
-            (read, Some(write))
-        } else {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            (rustix::fs::open("/dev/null", flags, Mode::empty())?, None)
-        };
-        for end in [Some(&out_read), Some(&err_read), in_write.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let ((stdin_inside, stdin), (stdout, stdout_inside)) = (pipe()?, pipe()?);
+        let (stderr, stderr_inside) = pipe()?;
+        for end in [&stdin, &stdout, &stderr] {
             rustix::io::ioctl_fionbio(end, true)?;
         }
-        Ok(Self {
-            inside: Stdio {
-                stdin: in_read,
-                stdout: out_write,
-                stderr: err_write,
-                terminal: false,
-            },
-            stdin: in_write,
-            stdout: out_read,
-            stderr: Some(err_read),
+        let ours = Self {
+            stdin,
+            stdout,
+            stderr: Some(stderr),
             terminal: None,
-        })
+        };
+        let inside = Stdio {
+            stdin: stdin_inside,
+            stdout: stdout_inside,
+            stderr: stderr_inside,
+        };
+        Ok((ours, inside))
     }
 
-    fn terminal(rows: u16, columns: u16) -> io::Result<Self> {
+    fn terminal(rows: u16, columns: u16) -> io::Result<(Self, Stdio)> {
         use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
@@ -370,17 +382,17 @@ impl Ends {
         rustix::termios::tcsetwinsize(&master, winsize(rows, columns))?;
         rustix::io::ioctl_fionbio(&master, true)?;
         let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
-        Ok(Self {
-            stdin: Some(copy(&master)?),
+        let ours = Self {
+            stdin: copy(&master)?,
             terminal: Some(copy(&master)?),
             stdout: master,
             stderr: None,
-            inside: Stdio {
-                stdin: copy(&program)?,
-                stdout: copy(&program)?,
-                stderr: program,
-                terminal: true,
-            },
-        })
+        };
+        let inside = Stdio {
+            stdin: copy(&program)?,
+            stdout: copy(&program)?,
+            stderr: program,
+        };
+        Ok((ours, inside))
     }
 }

@@ -144,9 +144,6 @@ const STEPS: [&str; 5] = [
     "enter the control group",
 ];
 
-/// Above every target number, so that placing one descriptor never overwrites another.
-const PARKED: RawFd = 128;
-
 pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
     let (outside, inside) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
@@ -154,35 +151,18 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
-    let park = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, PARKED);
-    let parked: Vec<OwnedFd> = program
-        .descriptors
-        .iter()
-        .map(|fd| park(*fd))
-        .collect::<Result<_, _>>()?;
-    let parked_tasks: Vec<OwnedFd> = program
-        .tasks
-        .iter()
-        .map(|fd| park(*fd))
-        .collect::<Result<_, _>>()?;
-    let executable = park(program.program)?;
-    let null = park(program.null)?;
-    let gate = park(inside.as_fd())?;
     let mut argv: Vec<*const c_char> = program.argv.iter().map(|arg| arg.as_ptr()).collect();
     argv.push(std::ptr::null());
-    let raw: Vec<RawFd> = parked.iter().map(AsRawFd::as_raw_fd).collect();
-    let tasks: Vec<RawFd> = parked_tasks.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut kept = vec![gate.as_raw_fd(), executable.as_raw_fd()];
-    kept.extend(&tasks);
-    kept.sort_unstable();
-    let inside_child = Inside {
+    let raw =
+        |fds: &[BorrowedFd<'_>]| -> Vec<RawFd> { fds.iter().map(|fd| fd.as_raw_fd()).collect() };
+    let mut inside_child = Inside {
         argv: argv.as_ptr(),
-        descriptors: &raw,
-        tasks: &tasks,
-        kept: &kept,
-        executable: executable.as_raw_fd(),
-        null: null.as_raw_fd(),
-        gate: gate.as_raw_fd(),
+        descriptors: raw(program.descriptors),
+        tasks: raw(program.tasks),
+        kept: Vec::with_capacity(2 + program.tasks.len()),
+        executable: program.program.as_raw_fd(),
+        null: program.null.as_raw_fd(),
+        gate: inside.as_raw_fd(),
     };
 
     match clone3(program.namespaces, program.cgroup)? {
@@ -200,19 +180,19 @@ pub fn spawn_gated(program: &Gated<'_>) -> io::Result<Waiting> {
 
 /// What the child needs between clone and exec, prepared before, because only calls that are safe
 /// in a signal handler may be made there: other threads' locks are frozen in its memory.
-struct Inside<'a> {
+struct Inside {
     argv: *const *const c_char,
-    descriptors: &'a [RawFd],
-    tasks: &'a [RawFd],
-    /// What is still needed once the descriptors are placed, in ascending order.
-    kept: &'a [RawFd],
+    descriptors: Vec<RawFd>,
+    tasks: Vec<RawFd>,
+    /// Room for what is still needed once the descriptors are placed.
+    kept: Vec<RawFd>,
     executable: RawFd,
     null: RawFd,
     gate: RawFd,
 }
 
-impl Inside<'_> {
-    fn run(&self) -> ! {
+impl Inside {
+    fn run(&mut self) -> ! {
         let (step, errno) = self.try_run();
         let mut report = [0u8; 5];
         report[0] = step;
@@ -224,8 +204,35 @@ impl Inside<'_> {
         }
     }
 
-    fn try_run(&self) -> (u8, i32) {
+    /// Moves every descriptor out of the way of the numbers to come. Done here and not by the
+    /// parent: where threads share a table of descriptors, growing it waits for all processors.
+    fn park(&mut self) -> bool {
+        // Above every target number, so that placing one never overwrites another.
+        let above = 3 + self.descriptors.len() as RawFd;
+        let moved = [&mut self.gate, &mut self.executable, &mut self.null]
+            .into_iter()
+            .chain(&mut self.tasks)
+            .chain(&mut self.descriptors);
+        for fd in moved {
+            // SAFETY: duplicates a descriptor that the parent holds open.
+            let parked = unsafe { libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above) };
+            if parked < 0 {
+                return false;
+            }
+            *fd = parked;
+        }
+        // Within what was reserved, so nothing is allocated. In ascending order, as they were made.
+        self.kept.push(self.gate);
+        self.kept.push(self.executable);
+        self.kept.extend_from_slice(&self.tasks);
+        true
+    }
+
+    fn try_run(&mut self) -> (u8, i32) {
         let mut go = 0u8;
+        if !self.park() {
+            return (1, errno());
+        }
         // SAFETY: only system calls on plain descriptors and memory owned by this frame or by the
         // parent's frame, which this process has a copy of.
         unsafe {
@@ -255,7 +262,7 @@ impl Inside<'_> {
                     _ => libc::_exit(0),
                 }
             }
-            for tasks in self.tasks {
+            for tasks in &self.tasks {
                 if libc::write(*tasks, c"0".as_ptr().cast(), 1) != 1 {
                     return (4, errno());
                 }

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_char;
@@ -82,17 +82,20 @@ pub fn take_inherited(count: usize) -> Option<Vec<OwnedFd>> {
         .collect()
 }
 
-/// Closes every descriptor but 0, 1, 2 and `kept`, and marks that one to be closed on exec. For a
-/// process that was forked to become something else: whatever held the others must not be used.
-pub fn close_all_but(kept: OwnedFd) -> io::Result<OwnedFd> {
-    let kept_raw = kept.as_raw_fd() as u32;
-    for (from, to) in [(3, kept_raw - 1), (kept_raw + 1, u32::MAX)] {
+/// Closes every descriptor but 0, 1, 2 and `kept`. For a process that was forked to become
+/// something else: whatever held the others must not be used.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for fd in kept.into_iter().chain([u32::MAX]) {
         // SAFETY: callers own nothing else that they will use again, as documented.
-        if from <= to && unsafe { libc::close_range(from, to, 0) } < 0 {
+        if from < fd && unsafe { libc::close_range(from, fd - 1, 0) } < 0 {
             return Err(io::Error::last_os_error());
         }
+        from = fd.saturating_add(1);
     }
-    Ok(kept)
+    Ok(())
 }
 
 /// Makes a terminal the controlling one of this session.

@@ -29,6 +29,7 @@ pub struct NativeBackend {
 
 impl NativeBackend {
     pub fn new() -> Self {
+        spawn::prepare();
         Self::default()
     }
 

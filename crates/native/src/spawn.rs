@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use brig_linux::clone::{ALL_NAMESPACES, Child, Gate, Gated, spawn_gated};
 use brig_sandbox::{Error, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::cgroup::Group;
@@ -92,12 +93,12 @@ pub async fn start(
 
 fn unavailable(error: io::Error) -> Error {
     let problem = match error.raw_os_error() {
-        Some(libc_eperm) if libc_eperm == rustix::io::Errno::PERM.raw_os_error() => {
+        Some(libc_eperm) if libc_eperm == Errno::PERM.raw_os_error() => {
             "this system does not let you make user namespaces (look at \
              kernel.apparmor_restrict_unprivileged_userns and kernel.unprivileged_userns_clone)"
                 .to_owned()
         }
-        Some(nospc) if nospc == rustix::io::Errno::NOSPC.raw_os_error() => {
+        Some(nospc) if nospc == Errno::NOSPC.raw_os_error() => {
             "no more namespaces are allowed (look at user.max_user_namespaces)".to_owned()
         }
         _ => error.to_string(),
@@ -118,16 +119,27 @@ fn write_maps(pid: u32, identity: &Identity) -> io::Result<()> {
     write("gid_map", format!("{INSIDE} {} 1", identity.gid))
 }
 
-/// The guest as a sealed memory file: nobody can change it, and no path leads to it.
+/// The guest as a sealed memory file: nobody can change it, and no path leads to it. Copied once
+/// per process.
 fn program() -> io::Result<&'static OwnedFd> {
-    static PROGRAM: OnceLock<OwnedFd> = OnceLock::new();
-    if let Some(program) = PROGRAM.get() {
-        return Ok(program);
-    }
+    static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(copy_program).as_ref();
+    program.map_err(|error| io::Error::from(*error))
+}
+
+/// Copies the guest's program while there are other things to do.
+pub fn prepare() {
+    // Without the thread, it is copied when it is needed.
+    let _ = std::thread::Builder::new()
+        .name("guest".into())
+        .spawn(|| drop(program()));
+}
+
+fn copy_program() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Older kernels don't know the flag that asks for an executable file; there it always is.
     let file = match rustix::fs::memfd_create(c"brig-guest", flags | MemfdFlags::EXEC) {
-        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(c"brig-guest", flags)?,
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"brig-guest", flags)?,
         made => made?,
     };
     let mut bytes = brig_guest_image::GUEST;
@@ -137,5 +149,5 @@ fn program() -> io::Result<&'static OwnedFd> {
     }
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(PROGRAM.get_or_init(|| file))
+    Ok(file)
 }
