@@ -126,11 +126,14 @@ fn search(segments: &[Segment]) -> Vec<u64> {
     let [(_, only)] = segments else {
         let (low, high) = segments.split_at(segments.len() / 2);
         let (below, above) = (search(low), search(high));
-        // Conditional jumps are short, so the far half is reached by a plain one.
-        let mut out = vec![
-            instruction(AT_LEAST, 0, 1, high[0].0),
-            instruction(JUMP, 0, 0, below.len() as u32),
-        ];
+        // Conditional jumps are short: a far half is reached by a plain one.
+        let mut out = match u8::try_from(below.len()) {
+            Ok(_) => vec![instruction(AT_LEAST, below.len(), 0, high[0].0)],
+            Err(_) => vec![
+                instruction(AT_LEAST, 0, 1, high[0].0),
+                instruction(JUMP, 0, 0, below.len() as u32),
+            ],
+        };
         out.extend(below);
         out.extend(above);
         return out;
@@ -142,11 +145,15 @@ fn decide(rules: &[&Rule], default: Action) -> Vec<u64> {
     let mut out = Vec::new();
     for rule in rules {
         let checks: Vec<(u32, u32, u32)> = rule.tests.iter().flat_map(halves).collect();
+        let length = |mask: u32| if mask == u32::MAX { 2 } else { 3 };
         for (index, (offset, mask, value)) in checks.iter().enumerate() {
             // To the instruction after this rule's return.
-            let skip = (checks.len() - index - 1) * 3 + 1;
+            let rest = &checks[index + 1..];
+            let skip = rest.iter().map(|(_, mask, _)| length(*mask)).sum::<usize>() + 1;
             out.push(instruction(LOAD, 0, 0, *offset));
-            out.push(instruction(AND, 0, 0, *mask));
+            if *mask != u32::MAX {
+                out.push(instruction(AND, 0, 0, *mask));
+            }
             out.push(instruction(EQUAL, 0, skip, *value));
         }
         out.push(instruction(RETURN, 0, 0, rule.action.code()));
