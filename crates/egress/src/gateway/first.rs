@@ -1,0 +1,151 @@
+//! What a client speaks, from its first bytes.
+
+use std::io::Cursor;
+
+use rustls::server::Acceptor;
+
+/// What the first bytes of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstBytes {
+    Tls,
+    /// The line of an HTTP/1 request.
+    Http,
+    /// HTTP/2 without TLS.
+    Http2,
+    /// Too few to tell.
+    More,
+    Other,
+}
+
+/// The longest line that may still turn out to be a request.
+const LINE: usize = 16 * 1024;
+
+/// Tells TLS and HTTP from everything else. Whoever might still be either is asked for more.
+pub fn first_bytes(bytes: &[u8]) -> FirstBytes {
+    // Servers skip empty lines before a request.
+    let blank = bytes
+        .iter()
+        .take_while(|b| matches!(b, b'\r' | b'\n'))
+        .count();
+    let line = bytes.get(blank..).unwrap_or_default();
+    match line.first() {
+        None => return FirstBytes::More,
+        Some(0x16) if blank == 0 => return FirstBytes::Tls,
+        _ => {}
+    }
+    let end = line.iter().position(|b| *b == b'\n');
+    let line = &line[..end.unwrap_or(line.len())];
+    if line
+        .iter()
+        .any(|b| b.is_ascii_control() && *b != b'\r' && *b != b'\t')
+    {
+        return FirstBytes::Other;
+    }
+    if line.starts_with(b"PRI * HTTP/2") {
+        return FirstBytes::Http2;
+    }
+    match end {
+        Some(_) => match line
+            .windows(5)
+            .any(|part| part.eq_ignore_ascii_case(b"HTTP/"))
+        {
+            true => FirstBytes::Http,
+            false => FirstBytes::Other,
+        },
+        // Too long for most, but not for all: left to the parser of requests.
+        None if line.len() > LINE => FirstBytes::Http,
+        None => FirstBytes::More,
+    }
+}
+
+/// The name in the first message of TLS.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Hello {
+    Named(String),
+    Nameless,
+    More,
+    Malformed,
+}
+
+/// Reads the first message of TLS as it comes.
+#[derive(Default)]
+pub(super) struct HelloReader {
+    acceptor: Acceptor,
+    fed: usize,
+}
+
+impl HelloReader {
+    /// Takes all bytes that have come so far.
+    pub fn read(&mut self, bytes: &[u8]) -> Hello {
+        let mut rest = Cursor::new(bytes.get(self.fed..).unwrap_or_default());
+        self.fed = bytes.len();
+        loop {
+            match self.acceptor.read_tls(&mut rest) {
+                Ok(0) => return Hello::More,
+                Ok(_) => {}
+                Err(_) => return Hello::Malformed,
+            }
+            match self.acceptor.accept() {
+                Ok(None) => {}
+                Ok(Some(accepted)) => {
+                    return match accepted.client_hello().server_name() {
+                        Some(name) => Hello::Named(name.to_owned()),
+                        None => Hello::Nameless,
+                    };
+                }
+                Err(_) => return Hello::Malformed,
+            }
+        }
+    }
+}
+
+/// The name in a whole first message, for fuzzing.
+pub fn tls_name(bytes: &[u8]) -> Option<String> {
+    match HelloReader::default().read(bytes) {
+        Hello::Named(name) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_apart_and_none_slips_by_in_pieces() {
+        for (bytes, kind) in [
+            (&b""[..], FirstBytes::More),
+            (b"\r\n", FirstBytes::More),
+            (b"G", FirstBytes::More),
+            (b"GET / HT", FirstBytes::More),
+            (b"GET / HTTP/1.1\r\n", FirstBytes::Http),
+            (b"\r\n\r\nGET / HTTP/1.1\r\n", FirstBytes::Http),
+            (b"FROBNICATE * http/1.0\n", FirstBytes::Http),
+            (b"GET\t/\tHTTP/1.1\n", FirstBytes::Http),
+            (b"PRI * HTTP/2.0\r\n\r\nSM", FirstBytes::Http2),
+            (b"\x16\x03\x01", FirstBytes::Tls),
+            (b"SSH-2.0-OpenSSH_9\r\n", FirstBytes::Other),
+            (b"\x00\x00\x00\x08", FirstBytes::Other),
+            (b"*1\r\n$4\r\nPING\r\n", FirstBytes::Other),
+        ] {
+            assert_eq!(
+                first_bytes(bytes),
+                kind,
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+        let request = b"\nPOST /a HTTP/1.1\r\n";
+        for cut in 0..request.len() - 1 {
+            assert_eq!(first_bytes(&request[..cut]), FirstBytes::More);
+        }
+        assert_eq!(first_bytes(&[b'A'; LINE + 1]), FirstBytes::Http);
+    }
+
+    #[test]
+    fn half_a_hello_is_no_hello() {
+        let read = |bytes: &[u8]| HelloReader::default().read(bytes);
+        assert_eq!(read(b"\x16\x03\x01\x02\x00\x01"), Hello::More);
+        assert_eq!(read(b"\x16\x03\x01\x00\x05hello"), Hello::Malformed);
+    }
+}

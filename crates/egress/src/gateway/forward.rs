@@ -1,0 +1,183 @@
+//! Passes a request on, and its answer back, without what concerns only one connection.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use brig_hosts::Host;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode, Uri, Version};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use super::meter::{Meter, Ticket};
+use super::refuse::{Body, REASON_HEADER};
+use super::stream::Metered;
+
+/// A connection to a server.
+pub(super) struct Upstream {
+    host: Result<Host, String>,
+    port: Option<u16>,
+    pub address: Option<IpAddr>,
+    pub meter: Arc<Meter>,
+    sender: SendRequest<Incoming>,
+    driver: JoinHandle<()>,
+}
+
+/// Both sides agreed to speak something else from here on.
+pub(super) struct Upgrade {
+    pub upstream: OnUpgrade,
+    pub ticket: Arc<Ticket>,
+}
+
+impl Upstream {
+    pub async fn new(stream: TcpStream, ticket: &Ticket) -> hyper::Result<Self> {
+        let io = TokioIo::new(Metered {
+            inner: stream,
+            meter: ticket.meter.clone(),
+        });
+        let (sender, connection) = Builder::new()
+            .max_headers(256)
+            .max_buf_size(256 * 1024)
+            .handshake(io)
+            .await?;
+        let driver = tokio::spawn(async move {
+            let _ = connection.with_upgrades().await;
+        });
+        Ok(Self {
+            host: ticket.decision.host.clone(),
+            port: ticket.decision.port,
+            address: ticket.address,
+            meter: ticket.meter.clone(),
+            sender,
+            driver,
+        })
+    }
+
+    pub fn is_to(&self, host: &Host, port: u16) -> bool {
+        self.host.as_ref() == Ok(host) && self.port == Some(port)
+    }
+
+    /// Whether another request can be sent.
+    pub async fn is_ready(&mut self) -> bool {
+        self.sender.ready().await.is_ok()
+    }
+
+    pub async fn forward(
+        &mut self,
+        mut request: Request<Incoming>,
+        ticket: Arc<Ticket>,
+    ) -> hyper::Result<(Response<Body>, Option<Upgrade>)> {
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse().unwrap_or(Uri::from_static("/"));
+        *request.version_mut() = Version::HTTP_11;
+        let wanted = is_websocket(request.headers());
+        clean(request.headers_mut(), wanted);
+        request.headers_mut().remove(header::EXPECT);
+        if let (Ok(host), Some(port)) = (&self.host, self.port) {
+            let value = match (host, port) {
+                (Host::Address(IpAddr::V6(_)), 80) => format!("[{host}]"),
+                (host, 80) => host.to_string(),
+                (host, port) => host.with_port(port),
+            };
+            if let Ok(value) = HeaderValue::try_from(value) {
+                request.headers_mut().insert(header::HOST, value);
+            }
+        }
+        let mut response = self.sender.send_request(request).await?;
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let upgrade = (wanted && switched).then(|| Upgrade {
+            upstream: hyper::upgrade::on(&mut response),
+            ticket: ticket.clone(),
+        });
+        clean(response.headers_mut(), upgrade.is_some());
+        response.headers_mut().remove(REASON_HEADER);
+        *response.version_mut() = Version::HTTP_11;
+        let response = response.map(|body| {
+            Guarded {
+                body,
+                _ticket: ticket,
+            }
+            .boxed_unsync()
+        });
+        Ok((response, upgrade))
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        // An upgraded connection lives on in its own hands.
+        self.driver.abort();
+    }
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::UPGRADE).iter();
+    matches!((values.next(), values.next()), (Some(value), None) if value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Removes what is between two neighbours only.
+fn clean(headers: &mut HeaderMap, websocket: bool) {
+    let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
+        .collect();
+    for name in listed {
+        headers.remove(name);
+    }
+    for name in [
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ] {
+        headers.remove(name);
+    }
+    if websocket {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    }
+}
+
+/// A body whose end is the end of what was allowed.
+struct Guarded {
+    body: Incoming,
+    _ticket: Arc<Ticket>,
+}
+
+impl hyper::body::Body for Guarded {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,44 @@
+//! The network of a sandbox. No route leads out of it; this is the only way.
+//!
+//! ```text
+//!   program ──► listener in the sandbox's network namespace, or the guest's relay
+//!                  │  HTTP proxy, SOCKS5, DNS, or plain TCP to an address that DNS handed out
+//!                  ▼
+//!   decide   the name, as asked for, against the rules of all layers     (nothing was looked up)
+//!   resolve  the name, with the resolver of the host
+//!   check    every address: private and the like need a rule that names them
+//!   record   the decision; what can't be recorded is refused
+//!   dial     an address that was checked
+//!   inspect  the TLS name, and the host of every plain HTTP request
+//! ```
+//!
+//! - [`RuleSet`] holds [`Layer`]s and gives a [`Decision`]. Pure.
+//! - [`Rules`] is a rule set that may change while connections are open.
+//! - [`Gateway`] serves connections: [`Gateway::serve`] for a listener, [`Gateway::connection`] for
+//!   a stream that somebody else accepted, [`Gateway::serve_udp`] and [`Gateway::answer_dns`] for
+//!   DNS.
+//! - [`Resolve`], [`Dial`] and [`Record`] are what the gateway needs from outside.
+//!
+//! Dropping the future of `serve` closes its connections: a gateway that is gone is a sandbox
+//! without a network.
+
+mod decision;
+mod gateway;
+mod limits;
+mod net;
+mod record;
+mod rules;
+
+pub use brig_hosts::{Class, Host, HostError, Name, Rule};
+pub use decision::{Decision, Protocol, Reason};
+pub use gateway::{Builder, Entry, Gateway, Pool};
+pub use limits::Limits;
+pub use net::{Dial, Resolve, System};
+pub use record::{Closed, Decided, Record};
+pub use rules::{Layer, LayerKind, RuleSet, Rules};
+
+/// Parsers of bytes from inside the sandbox, for fuzzing. No part of the API.
+#[doc(hidden)]
+pub mod parse {
+    pub use crate::gateway::{FirstBytes, first_bytes, socks_request, tls_name};
+}
