@@ -1,7 +1,7 @@
 //! What the policy crate does with bytes from anywhere. Used by the fuzz targets and, with mutated
 //! policies, by an ordinary test of the `policy` crate.
 
-use brig_policy::{Cases, Compat, Document, Map, PolicySet, eval_line, scan_python};
+use brig_policy::{Cases, Compat, Document, Map, PolicySet, Problem, eval_line, scan_python};
 
 /// Loads the bytes as a policy. Whether they are one.
 pub fn load(file: &str, bytes: &[u8], compat: Compat) -> bool {
@@ -9,6 +9,13 @@ pub fn load(file: &str, bytes: &[u8], compat: Compat) -> bool {
         Ok(loaded) => loaded,
         Err(problems) => {
             assert!(problems.errors().count() > 0, "refused without a reason");
+            let no_fix =
+                |problem: &&Problem| problem.fix.is_none() && problem.code != "policy.more";
+            assert_eq!(
+                problems.errors().find(no_fix),
+                None,
+                "refused without a fix"
+            );
             return false;
         }
     };

@@ -88,15 +88,21 @@ fn an_explanation_says_why_and_what_would_change_it() {
         "denied by rule `no-subprocess` of policy `demo`: no other programs\n",
         "no-subprocess  deny    policy.yaml:3  match",
         "no-curl        block   policy.yaml:8  not reached",
-        "timeout_seconds   20",
+        "timeout_seconds       20",
         "policy.yaml:13",
-        "max_processes     256",
+        "max_processes         256",
         "Brig's default",
+        "for the caller to hold",
         "native: ",
         "would be allowed if `code` did not contain `subprocess`\n",
     ] {
         assert!(text.contains(part), "`{part}` is not in {text}");
     }
+    let number = brig
+        .run(["policy", "explain", "policy.yaml", "--context", "code=1"])
+        .exits(0)
+        .stdout();
+    assert!(number.starts_with("allowed by the default"), "{number}");
     brig.write(
         "facts.json",
         r#"{"command": "curl x", "argv": ["curl", "x"]}"#,

@@ -81,12 +81,14 @@ impl Cases {
                     check(
                         context.is_some(),
                         "context",
-                        Fault::new("policy.case", "must be a map of facts"),
+                        Fault::new("policy.case", "must be a map of facts")
+                            .fix("write it as `{code: \"print(1)\"}`"),
                     );
                     let fault = Fault::new(
                         "policy.case",
                         "must be `allow`, `deny`, or a map of allowed, rule, action, reason",
-                    );
+                    )
+                    .fix("write it as `deny`, or as `{allowed: false, rule: …}`");
                     check(expect.is_some(), "expect", fault);
                     if let (Some(context), Some(expect)) = (context, expect) {
                         cases.push(Case {
@@ -131,7 +133,8 @@ pub fn load_facts(file: &str, text: impl AsRef<[u8]>) -> Result<Map, Problems> {
             _ => log.error(
                 node.at,
                 &Entry::Root,
-                Fault::new("policy.context", "a context must be a map of facts"),
+                Fault::new("policy.context", "a context must be a map of facts")
+                    .fix("write it as `{\"code\": \"print(1)\"}`"),
             ),
         }
     }

@@ -81,6 +81,11 @@ pub(crate) enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// One that was written out already.
+    pub fn written(way: &'a str) -> Entry<'a> {
+        Entry::Key(&Entry::Root, way)
+    }
+
     pub fn key(&'a self, key: &'a str) -> Entry<'a> {
         Entry::Key(self, key)
     }
@@ -213,7 +218,11 @@ pub(crate) fn nearest<'a>(
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&given, candidate), candidate))
         .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, candidate)| {
+            let alike = given.bytes().zip(candidate.bytes());
+            let alike = alike.take_while(|(a, b)| a == b).count();
+            (*distance, std::cmp::Reverse(alike))
+        })
         .map(|(_, candidate)| candidate)
 }
 
@@ -249,6 +258,8 @@ mod tests {
             Some("network_allowlist")
         );
         assert_eq!(nearest("colour", names), None);
+        let folders = ["input_dir", "output_dir"];
+        assert_eq!(nearest("out_dir", folders), Some("output_dir"));
     }
 
     #[test]

@@ -430,3 +430,22 @@ fn cases_tell_what_differs_and_what_is_wrong_with_them() {
     let problems = Cases::load("c.yaml", bad).expect_err("wrong");
     assert_eq!(problems.errors().count(), 4, "{problems}");
 }
+
+#[test]
+fn the_default_that_counts_comes_from_the_document_that_counts() {
+    // Neither has a name to be told apart by.
+    let (a, b) = (
+        document("a.yaml", "description: closed\n"),
+        document("b.yaml", "defaults: {action: allow, max_tokens: 10}\n"),
+    );
+    let effective = PolicySet::new(vec![a.clone(), b.clone()]).effective();
+    let of = |name| effective.iter().find(|known| known.name == name).unwrap();
+    assert_eq!(of("action").value, Value::from("deny"));
+    assert_eq!(of("action").from, None);
+    let tokens = of("max_tokens");
+    assert_eq!((&tokens.value, tokens.held), (&Value::Int(10), false));
+    assert_eq!(tokens.from.as_ref().unwrap().to_string(), "b.yaml:1");
+    let folder = PolicySet::in_folder(&[a, b], "x").unwrap().effective();
+    assert_eq!(folder[0].value, Value::from("allow"));
+    assert_eq!(folder[0].from.as_ref().unwrap().to_string(), "b.yaml:1");
+}

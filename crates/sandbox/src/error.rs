@@ -107,11 +107,11 @@ impl Error {
             Error::Unenforceable(unmet) => {
                 let mends: Vec<&str> = unmet.iter().filter_map(|u| u.mend.as_deref()).collect();
                 let names: Vec<&str> = unmet.iter().map(|u| u.control.name()).collect();
-                let waive = format!("or give it up knowingly: --waive {}", names.join(","));
+                let waive = format!("give it up knowingly: --waive {}", names.join(","));
                 Some(if mends.is_empty() {
                     waive
                 } else {
-                    format!("{}; {waive}", mends.join("; "))
+                    format!("{}; or {waive}", mends.join("; "))
                 })
             }
             Error::Record(_) => Some(

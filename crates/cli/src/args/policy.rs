@@ -123,9 +123,9 @@ pub struct ExplainArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub folder: FolderArgs,
-    /// The facts: a JSON object, or a file that holds one
-    #[arg(long, value_name = "JSON|FILE")]
-    pub context: Option<String>,
+    /// Facts: a JSON object, a file that holds one, or one fact as with --fact
+    #[arg(long, value_name = "JSON|FILE|KEY=VALUE")]
+    pub context: Vec<String>,
     /// One fact. A VALUE that is JSON is taken as such, anything else as text
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::variable)]
     pub fact: Vec<(String, String)>,

@@ -18,10 +18,12 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
         None => load::load(&args.files, compat)?,
     };
     let policies = Arc::new(policies);
-    let mut context = match &args.context {
-        Some(given) => facts(given)?,
-        None => Map::new(),
-    };
+    let mut context = Map::new();
+    for given in &args.context {
+        for (key, value) in facts(given)?.iter() {
+            context.insert(key, value.clone());
+        }
+    }
     for (key, value) in load::facts(&args.fact).iter() {
         context.insert(key, value.clone());
     }
@@ -44,8 +46,14 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
     ))
 }
 
-/// JSON on the command line, or the name of a file.
+/// JSON on the command line, one fact, or the name of a file.
 fn facts(given: &str) -> Result<Map, Failure> {
+    if let Some((key, value)) = given.split_once('=')
+        && !given.trim_start().starts_with('{')
+        && !Path::new(given).exists()
+    {
+        return Ok(load::facts(&[(key.to_owned(), value.to_owned())]));
+    }
     let (name, text) = if given.trim_start().starts_with('{') {
         ("context.json".to_owned(), given.as_bytes().to_vec())
     } else {
@@ -174,6 +182,10 @@ fn text(explanation: &Explanation, forbidden: Option<&str>, held: &[Held]) -> St
                 (Value::Null, _) => (default(effective.name), "Brig's default".into()),
                 (value, Some(from)) => (value.to_text().into_owned(), from.to_string()),
                 (value, None) => (value.to_text().into_owned(), "default of policies".into()),
+            };
+            let from = match effective.held {
+                true => from,
+                false => format!("{from}; for the caller to hold"),
             };
             [effective.name.into(), value, from]
         })

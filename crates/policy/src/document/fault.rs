@@ -10,6 +10,7 @@ pub(super) fn wrong_type(wanted: &str, node: &Node) -> Fault {
         "policy.type",
         format!("must be {wanted}, found {}", node.describe()),
     )
+    .fix(format!("give {wanted}"))
 }
 
 pub(super) fn unknown_key(key: &str, fields: &'static [Field]) -> Fault {

@@ -171,7 +171,7 @@ pub(crate) const DEFAULTS: &[Field] = &[
             min: 1,
             max: i64::MAX,
         },
-        "The most tokens of one request.",
+        "The most tokens of one request. For the caller to hold: Brig sees no tokens.",
     )
     .default("4096"),
     Field::new(
@@ -180,13 +180,13 @@ pub(crate) const DEFAULTS: &[Field] = &[
             min: 1,
             max: i64::MAX,
         },
-        "The most tool calls of one request.",
+        "The most tool calls of one request. For the caller to hold.",
     )
     .default("10"),
     Field::new(
         "confidence_threshold",
         Kind::Number { min: 0.0, max: 1.0 },
-        "The least confidence that counts.",
+        "The least confidence that counts. For the caller to hold.",
     )
     .default("0.8"),
     Field::new(

@@ -138,6 +138,7 @@ fn fault(text: &str, problem: &str) -> Fault {
         "policy.host",
         format!("{} is no host: {problem}", quoted(text)),
     )
+    .fix("write a host such as `example.org`, `*.example.org`, `192.0.2.1` or `10.0.0.0/8`, with a `:port` or without")
 }
 
 fn obvious_mistakes(text: &str) -> Result<(), Fault> {

@@ -374,7 +374,8 @@ fn plain_name(what: &str, name: &str) -> Result<String, Fault> {
                 "{} holds spaces around it or control characters",
                 quoted(name)
             ),
-        ));
+        )
+        .fix("remove them"));
     }
     Ok(name.to_owned())
 }

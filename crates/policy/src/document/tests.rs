@@ -199,13 +199,20 @@ fn yaml_that_hides_its_meaning_is_refused() {
     let cases = [
         (
             "name: a\nname: b\n",
-            "2:1: the key `name` was given on line 1 already",
+            "2:1: name: the key `name` was given on line 1 already",
+        ),
+        (
+            "rules:\n  - name: a\n  - name: b\n    name: c\n",
+            "4:5: rules[1].name: the key `name` was given on line 3 already",
         ),
         ("a: &x [1]\n<<: *x\n", "2:1: `<<` brings in another map"),
-        ("name: !!str 1\n", "1:7: the tag `!!str` is not allowed"),
+        (
+            "name: !!str 1\n",
+            "1:7: name: the tag `!!str` is not allowed",
+        ),
         (
             "name: !python/object x\n",
-            "1:7: the tag `!python/object` is not allowed",
+            "1:7: name: the tag `!python/object` is not allowed",
         ),
         ("? [a]\n: 1\n", "1:3: a key must be text, found a list"),
         ("1: 2\n", "1:1: a key must be text, found an integer"),

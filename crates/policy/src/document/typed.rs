@@ -68,7 +68,8 @@ impl Reader<'_> {
         for field in fields.iter().filter(|field| field.required) {
             if !pairs.iter().any(|pair| pair.key == field.name) {
                 let fault =
-                    Fault::new("policy.missing-key", format!("`{}` is missing", field.name));
+                    Fault::new("policy.missing-key", format!("`{}` is missing", field.name))
+                        .fix(format!("add `{}: …`", field.name));
                 self.log.error(node.at, entry, fault);
             }
         }
@@ -102,7 +103,8 @@ impl Reader<'_> {
         let entry = entry.key(name);
         let text = self.text_of(&pair.value, &entry)?;
         if text.is_empty() && matches!(field.kind, Kind::Name) {
-            let fault = Fault::new("policy.empty", "must not be empty");
+            let fault = Fault::new("policy.empty", "must not be empty")
+                .fix("give it a value, or remove the key");
             self.mind(pair.value.at, &entry, fault);
         }
         Some(Given {
@@ -181,7 +183,7 @@ impl Reader<'_> {
         );
         let fault = match nearest(given, choices.iter().copied()) {
             Some(meant) => fault.fix(format!("did you mean `{meant}`?")),
-            None => fault,
+            None => fault.fix("write one of them"),
         };
         self.log.error(node.at, &entry, fault);
         None
@@ -356,7 +358,8 @@ impl Reader<'_> {
                 self.log.error(pair.at, &entry, fault);
             } else if let Some(value) = value {
                 if value.contains('\0') {
-                    let fault = Fault::new("policy.variable", "holds a NUL character");
+                    let fault =
+                        Fault::new("policy.variable", "holds a NUL character").fix("remove it");
                     self.log.error(pair.value.at, &entry, fault);
                 }
                 let value = Given {

@@ -86,6 +86,8 @@ pub struct Effective {
     /// Null if no policy says anything.
     pub value: Value,
     pub from: Option<Origin>,
+    /// Whether Brig holds it. What is about the model that asks is for the caller to hold.
+    pub held: bool,
 }
 
 impl Serialize for Verdict {
@@ -135,16 +137,15 @@ impl PolicySet {
     pub fn effective(&self) -> Vec<Effective> {
         let documents = self.documents();
         let first = documents.first();
-        let fallback = self.engine().fallback();
-        let deciding = documents.iter().find(|document| {
-            fallback.policy.as_deref() == Some(document.name())
-                && document.defaults.action.at.is_some()
-        });
+        let deciding = match self.folder() {
+            None => first,
+            Some(_) => documents.last(),
+        };
         let mut all = vec![Effective {
             name: "action",
-            value: fallback.action.name().into(),
-            from: (deciding.or(documents.last()))
-                .and_then(|document| origin(document, document.defaults.action.at)),
+            value: self.engine().fallback().action.name().into(),
+            from: deciding.and_then(|document| origin(document, document.defaults.action.at)),
+            held: true,
         }];
         let network = (documents.iter())
             .find(|document| document.defaults.network.value == Verdict::Deny)
@@ -156,6 +157,7 @@ impl PolicySet {
                 .name()
                 .into(),
             from: network.and_then(|document| origin(document, document.defaults.network.at)),
+            held: true,
         });
         macro_rules! strictest {
             ($($name:ident),*) => {$(
@@ -174,6 +176,26 @@ impl PolicySet {
             max_disk_mb,
             max_output_bytes
         );
+        let tokens = documents.iter().map(|d| (d, &d.defaults.max_tokens));
+        let calls = documents.iter().map(|d| (d, &d.defaults.max_tool_calls));
+        for effective in [
+            strictest("max_tokens", tokens),
+            strictest("max_tool_calls", calls),
+        ] {
+            all.push(Effective {
+                held: false,
+                ..effective
+            });
+        }
+        let confidence = (documents.iter())
+            .map(|document| (document, &document.defaults.confidence_threshold))
+            .reduce(|a, b| if b.1.value > a.1.value { b } else { a });
+        all.push(Effective {
+            name: "confidence_threshold",
+            value: confidence.map_or(Value::Null, |(_, given)| given.value.into()),
+            from: confidence.and_then(|(document, given)| origin(document, given.at)),
+            held: false,
+        });
         all
     }
 }
@@ -194,6 +216,7 @@ fn strictest<'d, T: PartialOrd + Copy + ToValue + 'd>(
         name,
         value: strictest.map_or(Value::Null, |(_, given)| given.value.to_value()),
         from: strictest.and_then(|(document, given)| origin(document, given.at)),
+        held: true,
     }
 }
 
@@ -204,6 +227,12 @@ trait ToValue {
 impl ToValue for f64 {
     fn to_value(self) -> Value {
         Value::Float(self)
+    }
+}
+
+impl ToValue for i64 {
+    fn to_value(self) -> Value {
+        Value::Int(self)
     }
 }
 

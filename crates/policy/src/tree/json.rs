@@ -1,6 +1,8 @@
 //! JSON, with the place of every value.
 
-use super::{Compat, Kind, MAX_DEPTH, Node, Pair, Pairs, too_deep, too_many};
+use std::fmt::Write as _;
+
+use super::{Compat, Kind, MAX_DEPTH, Node, Pair, Pairs, duplicate, too_deep, too_many};
 use crate::problem::{Entry, Fault, Log, Position, quoted};
 use crate::value::Value;
 
@@ -11,6 +13,7 @@ pub(super) fn parse(text: &str, compat: Compat, max_nodes: usize, log: &mut Log)
         compat,
         depth: 0,
         nodes_left: max_nodes,
+        way: Vec::new(),
         log,
     };
     let node = reader.value().ok()?;
@@ -25,20 +28,47 @@ pub(super) fn parse(text: &str, compat: Compat, max_nodes: usize, log: &mut Log)
 /// The reason is in the log already.
 struct Stop;
 
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
 struct Reader<'t, 'l> {
     rest: &'t str,
     at: Position,
     compat: Compat,
     depth: usize,
     nodes_left: usize,
+    /// To the value that is being read.
+    way: Vec<Step>,
     log: &'l mut Log,
 }
 
 impl<'t> Reader<'t, '_> {
     fn fail<T>(&mut self, problem: impl AsRef<str>) -> Result<T, Stop> {
-        let fault = Fault::new("policy.json", format!("not JSON: {}", problem.as_ref()));
-        self.log.error(self.at, &Entry::Root, fault);
+        let fault = Fault::new("policy.json", format!("not JSON: {}", problem.as_ref()))
+            .fix("look at quotes, commas and brackets here and just before");
+        let way = self.way();
+        self.log.error(self.at, &Entry::written(&way), fault);
         Err(Stop)
+    }
+
+    fn way(&self) -> String {
+        let mut way = String::new();
+        for step in &self.way {
+            match step {
+                Step::Index(index) => {
+                    let _ = write!(way, "[{index}]");
+                }
+                Step::Key(key) => {
+                    if !way.is_empty() {
+                        way.push('.');
+                    }
+                    way.push_str(key);
+                }
+            }
+        }
+        way
     }
 
     /// Takes that many bytes, which end at a character.
@@ -107,7 +137,9 @@ impl<'t> Reader<'t, '_> {
             return Ok(Kind::List(items));
         }
         loop {
+            self.way.push(Step::Index(items.len()));
             items.push(self.value()?);
+            self.way.pop();
             self.space();
             if self.eat("]") {
                 return Ok(Kind::List(items));
@@ -136,8 +168,13 @@ impl<'t> Reader<'t, '_> {
             if !self.eat(":") {
                 return self.fail("a key must be followed by `:`");
             }
+            self.way.push(Step::Key(key.clone()));
             let value = self.value()?;
-            pairs.insert(Pair { key, at, value }, self.compat, self.log);
+            self.way.pop();
+            if let Some(again) = pairs.insert(Pair { key, at, value }) {
+                let way = self.way();
+                duplicate(self.compat, self.log, &way, &again);
+            }
             self.space();
             if self.eat("}") {
                 return Ok(Kind::Map(pairs.pairs));
@@ -334,15 +371,19 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         let cases = [
             ("", "1:1: not JSON: the text ends"),
-            ("{\"a\": 01}", "1:7: not JSON: `01` is no number"),
-            ("[1,\n 2,]", "2:4: not JSON: `` is no value"),
+            ("{\"a\": 01}", "1:7: a: not JSON: `01` is no number"),
+            ("[1,\n 2,]", "2:4: [2]: not JSON: `` is no value"),
             ("{a: 1}", "1:2: not JSON: a key must be text"),
             ("\"\\ud800\"", "1:2: not JSON: half a character"),
             ("\"\\x\"", "1:2: not JSON: unknown escape `\\x`"),
             ("[1] 2", "1:5: not JSON: something after the end"),
             (
                 "{\"a\":1,\n\"a\":2}",
-                "2:1: the key `a` was given on line 1",
+                "2:1: a: the key `a` was given on line 1",
+            ),
+            (
+                "{\"a\":[0,{\"b\":1,\n\"b\":2}]}",
+                "2:1: a[1].b: the key `b` was given on line 1",
             ),
             ("NaN", "1:1: not JSON: `NaN` is no value"),
             ("\"a\nb\"", "1:3: not JSON: a line break"),

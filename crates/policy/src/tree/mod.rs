@@ -144,8 +144,21 @@ fn position_after(text: &str) -> Position {
     }
 }
 
-/// What a map does with a key that it has already.
-fn duplicate(compat: Compat, log: &mut Log, key: &str, at: Position, first: Position) {
+/// A key that its map has already.
+struct Duplicate {
+    key: String,
+    at: Position,
+    first: Position,
+}
+
+/// What is said of a key that is given again in the map to which `way` leads.
+fn duplicate(compat: Compat, log: &mut Log, way: &str, again: &Duplicate) {
+    let Duplicate { key, at, first } = again;
+    let entry = match way {
+        "" => key.clone(),
+        way => format!("{way}.{key}"),
+    };
+    let entry = Entry::written(&entry);
     let fault = Fault::new(
         "policy.duplicate-key",
         format!(
@@ -155,10 +168,10 @@ fn duplicate(compat: Compat, log: &mut Log, key: &str, at: Position, first: Posi
         ),
     );
     match compat {
-        Compat::Strict => log.error(at, &Entry::Root, fault.fix("remove one of the two")),
+        Compat::Strict => log.error(*at, &entry, fault.fix("remove one of the two")),
         Compat::Agt => log.warning(
-            at,
-            &Entry::Root,
+            *at,
+            &entry,
             fault.fix("the last one counts; remove the other"),
         ),
     }
@@ -182,12 +195,16 @@ impl Pairs {
         self.places.get(key).copied()
     }
 
-    fn insert(&mut self, pair: Pair, compat: Compat, log: &mut Log) {
+    /// The last of two values counts.
+    fn insert(&mut self, pair: Pair) -> Option<Duplicate> {
         if let Some(place) = self.find(&pair.key) {
             let first = &mut self.pairs[place];
-            duplicate(compat, log, &pair.key, pair.at, first.at);
             first.value = pair.value;
-            return;
+            return Some(Duplicate {
+                key: pair.key,
+                at: pair.at,
+                first: first.at,
+            });
         }
         self.pairs.push(pair);
         if self.pairs.len() > MANY {
@@ -196,11 +213,13 @@ impl Pairs {
             self.places
                 .extend(pairs.map(|(place, pair)| (pair.key.clone(), place)));
         }
+        None
     }
 }
 
 fn too_deep(at: Position, log: &mut Log) {
-    let fault = Fault::new("policy.too-deep", format!("nested deeper than {MAX_DEPTH}"));
+    let fault = Fault::new("policy.too-deep", format!("nested deeper than {MAX_DEPTH}"))
+        .fix("write it with fewer levels");
     log.error(at, &Entry::Root, fault);
 }
 

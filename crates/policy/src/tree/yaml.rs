@@ -2,10 +2,13 @@
 //! being counted.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-use super::{Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, scalar, too_deep, too_many};
+use super::{
+    Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, duplicate, scalar, too_deep, too_many,
+};
 use crate::problem::{Entry, Fault, Log, Position, quoted};
 use crate::value::Value;
 
@@ -28,9 +31,11 @@ pub(super) fn parse(text: &str, compat: Compat, log: &mut Log) -> Option<Node> {
             }
             Err(error) => {
                 let marker = error.marker();
-                let fault = Fault::new("policy.yaml", format!("not YAML: {}", error.info()));
+                let fault = Fault::new("policy.yaml", format!("not YAML: {}", error.info()))
+                    .fix("look at indentation, quotes and brackets here and just before");
                 let at = place(marker.line(), marker.col());
-                composer.log.error(at, &Entry::Root, fault);
+                let way = composer.way();
+                composer.log.error(at, &Entry::written(&way), fault);
                 return None;
             }
         }
@@ -158,7 +163,7 @@ impl Composer<'_> {
             } => {
                 for pair in merged {
                     if pairs.find(&pair.key).is_none() {
-                        pairs.insert(pair, self.compat, self.log);
+                        pairs.insert(pair);
                     }
                 }
                 Kind::Map(pairs.pairs)
@@ -194,6 +199,7 @@ impl Composer<'_> {
     /// Puts a complete node where it belongs.
     fn place(&mut self, node: Node, merge: bool) -> Result<(), Stop> {
         let Self { compat, log, .. } = self;
+        let mut again = None;
         match self.open.last_mut().map(|open| &mut open.kind) {
             None => {
                 self.root = Some(node);
@@ -207,13 +213,41 @@ impl Composer<'_> {
                         at,
                         value: node,
                     };
-                    pairs.insert(pair, *compat, log);
+                    again = pairs.insert(pair);
                 }
                 Some((Key::Merge, at)) => bring_in(node, at, merged, log)?,
                 Some((Key::Unusable, _)) => {}
             },
         }
+        if let Some(again) = again {
+            // The key was taken, so this is the way to its map.
+            let way = self.way();
+            duplicate(self.compat, self.log, &way, &again);
+        }
         Ok(())
+    }
+
+    /// The way to what comes next.
+    fn way(&self) -> String {
+        let mut way = String::new();
+        for open in &self.open {
+            match &open.kind {
+                OpenKind::List(items) => {
+                    let _ = write!(way, "[{}]", items.len());
+                }
+                OpenKind::Map {
+                    key: Some((Key::Text(key), _)),
+                    ..
+                } => {
+                    if !way.is_empty() {
+                        way.push('.');
+                    }
+                    way.push_str(key);
+                }
+                OpenKind::Map { .. } => {}
+            }
+        }
+        way
     }
 
     fn expects_key(&self) -> bool {
@@ -239,9 +273,10 @@ impl Composer<'_> {
         match resolved {
             Ok(value) => Ok(value),
             Err(fault) => {
-                self.log.error(at, &Entry::Root, fault);
+                let way = self.way();
+                self.log.error(at, &Entry::written(&way), fault);
                 // The file is refused; what else is wrong in it can still be said.
-                Ok(text.into())
+                Ok(scalar::resolve(text, Compat::Agt).unwrap_or_else(|_| text.into()))
             }
         }
     }
@@ -251,7 +286,8 @@ impl Composer<'_> {
         if self.compat == Compat::Agt && tag.is_yaml_core_schema() && tag.suffix == own {
             return Ok(());
         }
-        self.log.error(at, &Entry::Root, refused_tag(tag));
+        let way = self.way();
+        self.log.error(at, &Entry::written(&way), refused_tag(tag));
         Ok(())
     }
 }
@@ -289,7 +325,7 @@ fn bring_in(node: Node, at: Position, merged: &mut Vec<Pair>, log: &mut Log) -> 
         Kind::List(items) => items,
         Kind::Scalar(_) => Vec::new(),
     };
-    let fault = |message| Fault::new("policy.yaml", message);
+    let fault = |message| Fault::new("policy.yaml", message).fix("write its entries out");
     if maps.is_empty() {
         log.error(
             at,
@@ -314,11 +350,7 @@ fn bring_in(node: Node, at: Position, merged: &mut Vec<Pair>, log: &mut Log) -> 
             }
         }
     }
-    log.warning(
-        at,
-        &Entry::Root,
-        fault("`<<` brings in another map").fix("write its entries out"),
-    );
+    log.warning(at, &Entry::Root, fault("`<<` brings in another map"));
     Ok(())
 }
 
