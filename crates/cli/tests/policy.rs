@@ -322,6 +322,23 @@ fn what_no_backend_can_hold_is_refused_unless_it_is_waived() {
     brig.run(["run", "--policy", "waived.yaml", "-c", "print(1)"])
         .exits(0)
         .prints("1\n");
+    let text = brig
+        .run([
+            "policy",
+            "explain",
+            "waived.yaml",
+            "--fact",
+            "command=curl x",
+        ])
+        .exits(0)
+        .stdout();
+    for part in [
+        "denied as a command: `curl` is on the command denylist of policy `unnamed`\n",
+        "by its rules alone: allowed by the default",
+        "\nwould be allowed if the lists of commands allowed it\n",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in {text}");
+    }
     brig.run(["run", "--policy", "waived.yaml", "--", "/usr/bin/curl"])
         .exits(126)
         .complains("is on the command denylist of policy `unnamed` (policy.command)");

@@ -131,10 +131,15 @@ impl PolicySet {
 
     /// The policy whose lists of commands forbid the program, and why.
     pub fn forbids(&self, program: &str) -> Option<String> {
-        let on = |list: &[Given<String>]| list.iter().any(|entry| names(&entry.value, program));
+        let path = lexical(program);
+        let on = |list: &[Given<String>]| list.iter().any(|entry| names(&entry.value, &path));
+        // A bare name may turn out to be the very file.
+        let maybe = |list: &[Given<String>]| {
+            !path.contains('/') && list.iter().any(|entry| names(&path, &entry.value))
+        };
         self.documents.iter().find_map(|document| {
             let name = &document.name;
-            if on(&document.command_denylist) {
+            if on(&document.command_denylist) || maybe(&document.command_denylist) {
                 return Some(format!(
                     "`{program}` is on the command denylist of policy `{name}`"
                 ));
@@ -155,6 +160,22 @@ fn names(entry: &str, program: &str) -> bool {
         return entry == program;
     }
     program.rsplit('/').next() == Some(entry)
+}
+
+/// Without empty parts and dots, which lead to the same file.
+fn lexical(path: &str) -> String {
+    if !path.contains('/') {
+        return path.to_owned();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "./" };
+    format!("{root}{}", parts.join("/"))
 }
 
 fn sort(documents: &[Arc<Document>], places: &mut [Place]) {

@@ -125,6 +125,29 @@ fn with_an_allowlist_no_other_command_runs() {
 }
 
 #[test]
+fn a_denied_program_is_denied_however_it_is_written() {
+    let policies = set("defaults: {action: allow}\ncommand_denylist: [curl, /usr/bin/wget]\n");
+    for program in [
+        "curl",
+        "/opt/curl",
+        "./curl",
+        "/usr/bin/wget",
+        "wget",
+        "//usr/./bin/wget",
+        "/usr/lib/../bin/wget",
+    ] {
+        assert!(policies.forbids(program).is_some(), "{program}");
+    }
+    for program in ["/opt/wget", "curlew", "ls", "/usr/bin/curl/x"] {
+        assert_eq!(policies.forbids(program), None, "{program}");
+    }
+    // A name on an allowlist does not vouch for another file, nor a file for a name.
+    let policies = set("defaults: {action: allow}\ncommand_allowlist: [/usr/bin/ls]\n");
+    assert_eq!(policies.forbids("/usr/bin/ls"), None);
+    assert!(policies.forbids("ls").is_some() && policies.forbids("/tmp/ls").is_some());
+}
+
+#[test]
 fn an_error_denies_and_says_which_rule() {
     let text = format!(
         "name: p\nrules:\n{}defaults: {{action: allow}}\n",

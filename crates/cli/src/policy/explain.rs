@@ -67,9 +67,11 @@ fn facts(given: &str) -> Result<Map, Failure> {
 
 /// What the lists of commands are asked about.
 fn program(context: &Map) -> Option<&str> {
+    let text = |key| context.get(key).and_then(Value::as_text);
+    let first = || text("command").and_then(|line| line.split_whitespace().next());
     match context.get("argv") {
         Some(Value::List(words)) => words.first().and_then(Value::as_text),
-        _ => context.get("program").and_then(Value::as_text),
+        _ => text("program").or_else(first),
     }
 }
 
@@ -146,17 +148,14 @@ fn text(explanation: &Explanation, forbidden: Option<&str>, held: &[Held]) -> St
         (Some(rule), None) => format!("by rule `{rule}` of policy `{policy}`"),
         (None, None) => format!("by the default of policy `{policy}`"),
     };
-    let mut text = format!(
-        "{}\n",
-        escape::line(&format!("{said} {by}: {}", answer.reason))
-    );
+    let mut text = String::new();
+    let mut line = format!("{said} {by}: {}", answer.reason);
     if let Some(forbidden) = forbidden {
-        let _ = writeln!(
-            text,
-            "{}",
-            escape::line(&format!("as a command: denied, {forbidden}"))
-        );
+        let denied = format!("denied as a command: {forbidden}");
+        let _ = writeln!(text, "{}", escape::line(&denied));
+        line.insert_str(0, "by its rules alone: ");
     }
+    let _ = writeln!(text, "{}", escape::line(&line));
     let _ = writeln!(text, "policy {}", explanation.digest);
     let rules: Vec<[String; 5]> = (explanation.considered.iter())
         .map(|rule| {
@@ -199,6 +198,19 @@ fn text(explanation: &Explanation, forbidden: Option<&str>, held: &[Held]) -> St
     for held in held {
         let _ = writeln!(text, "{}", escape::line(&held.line()));
     }
+    text.push_str(&flips(explanation, forbidden));
+    text
+}
+
+fn flips(explanation: &Explanation, forbidden: Option<&str>) -> String {
+    if forbidden.is_some() {
+        let also = match explanation.answer.allowed {
+            true => "",
+            false => ", and its rules too",
+        };
+        return format!("\nwould be allowed if the lists of commands allowed it{also}\n");
+    }
+    let mut text = String::new();
     if !explanation.flips.is_empty() {
         text.push('\n');
     }
