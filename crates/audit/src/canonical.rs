@@ -23,7 +23,7 @@ pub enum NotCanonical {
 
 /// The one text of a value.
 pub fn to_canonical(value: &(impl Serialize + ?Sized)) -> Result<String, NotCanonical> {
-    let mut out = Vec::with_capacity(512);
+    let mut out = Vec::with_capacity(2048);
     value.serialize(write::Writer { out: &mut out })?;
     String::from_utf8(out).map_err(|error| NotCanonical::Json(error.to_string()))
 }
@@ -54,6 +54,14 @@ pub fn is_canonical(text: &str) -> bool {
     let text = text.as_bytes();
     let mut reader = Reader { text, at: 0 };
     reader.value(0).is_some() && reader.at == text.len()
+}
+
+/// Whether all bytes stand for themselves in a text. In pieces, so that many are looked at at once.
+fn is_plain(bytes: &[u8]) -> bool {
+    let special = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
+    let any = |piece: &[u8]| piece.iter().fold(false, |any, byte| any | special(byte));
+    let (pieces, rest) = bytes.as_chunks::<16>();
+    !pieces.iter().any(|piece| any(piece)) && !any(rest)
 }
 
 /// Bytes that stand for themselves in a text.
@@ -208,14 +216,13 @@ fn unhex(escape: &[u8]) -> u8 {
 
 /// As [`order`], of keys that are still quoted.
 fn raw_order(a: &[u8], b: &[u8]) -> Ordering {
-    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     // Nearly always the first difference is between two plain letters, and decides.
-    let plain = |key: &[u8]| {
-        key.get(same)
-            .is_none_or(|byte| byte.is_ascii() && *byte != b'\\')
-    };
-    if plain(a) && plain(b) && !a[..same].contains(&b'\\') {
-        return a.cmp(b);
+    let plain = |byte: u8| byte.is_ascii() && byte != b'\\';
+    let mut pairs = a.iter().zip(b);
+    match pairs.find(|(a, b)| a != b || **a == b'\\') {
+        Some((a, b)) if plain(*a) && plain(*b) => return a.cmp(b),
+        Some(_) => {}
+        None => return a.len().cmp(&b.len()),
     }
     let text = |raw: &[u8]| {
         let quoted = [b"\"", raw, b"\""].concat();

@@ -125,9 +125,9 @@ pub struct Output {
     pub bytes: u64,
     /// SHA-256 of what was captured.
     pub digest: String,
-    pub truncated: bool,
     /// The start of it, with everything escaped that could mislead a reader.
     pub excerpt: String,
+    pub truncated: bool,
 }
 
 impl Output {

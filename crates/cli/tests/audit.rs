@@ -364,7 +364,14 @@ fn results_may_wait_for_the_disk() {
         assert_eq!(output.status.code(), Some(code), "{value}");
     }
     assert_eq!(lines(&brig, &["--event", "receipt"]).len(), 2);
-    brig.run(["audit", "verify"]).exits(0);
+    let unsigned = || brig.run(["audit", "verify", "--json"]).exits(0).json()["unsigned"].clone();
+    assert_eq!(unsigned(), 0);
+    let mut quick = brig.command(["run", "--", "true"]);
+    quick.env("BRIG_AUDIT_SYNC", "1h");
+    assert!(quick.status().unwrap().success());
+    assert_eq!(unsigned(), 3, "written, and left to the next one");
+    brig.run(["run", "--", "true"]).exits(0);
+    assert_eq!(unsigned(), 0);
 }
 
 #[test]

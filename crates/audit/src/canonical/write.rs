@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::ser::{self, Serialize};
 
-use super::{MAX, NotCanonical, PLAIN, raw_order, short};
+use super::{MAX, NotCanonical, PLAIN, is_plain, raw_order, short};
 
 type Done = Result<(), NotCanonical>;
 
@@ -36,8 +36,13 @@ impl Writer<'_> {
 }
 
 fn quote(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
     let bytes = text.as_bytes();
+    out.push(b'"');
+    if is_plain(bytes) {
+        out.extend_from_slice(bytes);
+        out.push(b'"');
+        return;
+    }
     let mut plain = 0;
     for (at, byte) in bytes.iter().enumerate() {
         if PLAIN[usize::from(*byte)] {
@@ -263,9 +268,29 @@ pub(super) struct Fields<'a> {
 
 /// Where a field stands.
 struct Field {
+    /// The start of the name as a number of the same order; 0 if it takes more to tell.
+    start: u64,
     /// Between the quotes.
     name: Range<usize>,
     all: Range<usize>,
+}
+
+impl Field {
+    fn order(&self, other: &Self, out: &[u8]) -> Ordering {
+        if self.start != other.start && self.start != 0 && other.start != 0 {
+            return self.start.cmp(&other.start);
+        }
+        raw_order(&out[self.name.clone()], &out[other.name.clone()])
+    }
+}
+
+/// Names of letters that stand for themselves have the order of their bytes.
+fn start_of(name: &[u8]) -> u64 {
+    let mut start = [0; 8];
+    let length = name.len().min(8);
+    start[..length].copy_from_slice(&name[..length]);
+    let plain = start[..length].iter().all(|b| b.is_ascii() && *b != b'\\');
+    if plain { u64::from_be_bytes(start) } else { 0 }
 }
 
 impl<'a> Fields<'a> {
@@ -290,6 +315,7 @@ impl<'a> Fields<'a> {
         }
         self.out.push(b':');
         self.fields.push(Field {
+            start: start_of(&self.out[start + 1..end - 1]),
             name: start + 1..end - 1,
             all: start..end,
         });
@@ -306,14 +332,12 @@ impl<'a> Fields<'a> {
 
     fn close(mut self) -> Done {
         let sorted = |out: &[u8], fields: &[Field]| {
-            fields.windows(2).all(|pair| {
-                raw_order(&out[pair[0].name.clone()], &out[pair[1].name.clone()]) == Ordering::Less
-            })
+            let mut pairs = fields.windows(2);
+            pairs.all(|pair| pair[0].order(&pair[1], out) == Ordering::Less)
         };
         if !sorted(self.out, &self.fields) {
             let out = &*self.out;
-            self.fields
-                .sort_by(|a, b| raw_order(&out[a.name.clone()], &out[b.name.clone()]));
+            self.fields.sort_by(|a, b| a.order(b, out));
             if !sorted(out, &self.fields) {
                 return Err(NotCanonical::Twice);
             }

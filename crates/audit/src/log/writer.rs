@@ -85,8 +85,10 @@ impl Writer {
     }
 
     /// Adds lines at the end. The lock is held, and everything before was read.
-    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a String>) -> Result<()> {
-        let mut lines = Vec::new();
+    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a String> + Clone) -> Result<()> {
+        // What a line adds to its record takes less than 256 bytes.
+        let room = records.clone().map(|record| record.len() + 256).sum();
+        let mut lines = Vec::with_capacity(room);
         let mut nodes = Vec::new();
         let mut frontier = self.frontier.clone();
         let mut last = self.last;
