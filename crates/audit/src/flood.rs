@@ -116,6 +116,10 @@ fn subject(event: &Event) -> Option<(Kind, String)> {
             ("egress_decided", egress.allowed),
             format!("{}:{}", egress.host, egress.port),
         ),
+        Event::EgressClosed(egress) => (
+            ("egress_closed", egress.allowed),
+            format!("{}:{}", egress.host, egress.port),
+        ),
         Event::CommandAttempted(command) => (
             ("command_attempted", command.allowed),
             command.program.clone(),
@@ -191,6 +195,8 @@ mod tests {
             allowed,
             code: "egress.host".into(),
             rule: None,
+            layer: None,
+            carried: None,
             protocol: "https".into(),
             host: host.into(),
             port: 443,

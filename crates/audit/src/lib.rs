@@ -26,4 +26,4 @@ pub use memory::MemoryLog;
 pub use pending::Pending;
 pub use proof::{Proof, Proved};
 pub use receipt::{Receipt, Verdict};
-pub use record::{Command, Egress, Event, Record, RecordError, Recorder, Tool};
+pub use record::{Carried, Command, Egress, Event, Record, RecordError, Recorder, Tool};

@@ -268,6 +268,8 @@ mod tests {
             allowed: false,
             code: "egress.host".into(),
             rule: None,
+            layer: None,
+            carried: None,
             protocol: "https".into(),
             host: "example.org".into(),
             port: 443,

@@ -60,6 +60,8 @@ pub enum Event {
     Receipt(Box<Receipt>),
     /// A connection, or a name to look up, that the sandbox asked for.
     EgressDecided(Egress),
+    /// A connection that was allowed has ended.
+    EgressClosed(Egress),
     /// A program that the sandbox tried to start.
     CommandAttempted(Command),
     /// A call of a tool outside of the sandbox.
@@ -107,9 +109,26 @@ pub struct Egress {
     pub allowed: bool,
     pub code: String,
     pub rule: Option<String>,
+    /// Who made the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
     pub protocol: String,
     pub host: String,
+    /// 0 for the lookup of a name.
     pub port: u16,
+    /// Known when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
+}
+
+/// What went over a connection.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Carried {
+    /// Bytes out of the sandbox.
+    pub sent: u64,
+    /// Bytes into the sandbox.
+    pub received: u64,
+    pub milliseconds: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::line::Line;
-use crate::{Event, Record, Verdict};
+use crate::{Egress, Event, Record, Verdict};
 
 #[derive(Clone, Debug)]
 pub struct View {
@@ -70,6 +70,13 @@ fn decision(event: &Event) -> Option<Verdict> {
     Some(if allowed { Verdict::Allowed } else { denied })
 }
 
+fn target(egress: &Egress) -> String {
+    match egress.port {
+        0 => format!("{} {}", egress.protocol, egress.host),
+        port => format!("{} {}:{port}", egress.protocol, egress.host),
+    }
+}
+
 fn detail(event: &Event) -> String {
     match event {
         Event::SessionCreated { backend, waived } => match waived.as_slice() {
@@ -95,9 +102,17 @@ fn detail(event: &Event) -> String {
             let _ = write!(text, ", {} ms", receipt.duration_us / 1000);
             text
         }
-        Event::EgressDecided(egress) => {
-            format!("{} {}:{}", egress.protocol, egress.host, egress.port)
-        }
+        Event::EgressDecided(egress) => target(egress),
+        Event::EgressClosed(egress) => match egress.carried {
+            Some(carried) => format!(
+                "{}, {} bytes out, {} in, {} ms",
+                target(egress),
+                carried.sent,
+                carried.received,
+                carried.milliseconds
+            ),
+            None => target(egress),
+        },
         Event::CommandAttempted(command) => {
             let mut text = command.program.clone();
             for argument in command.arguments.iter().skip(1) {

@@ -16,6 +16,8 @@ fn egress(host: &str, allowed: bool) -> Egress {
         allowed,
         code: "egress.host".into(),
         rule: Some("=evil()".into()),
+        layer: None,
+        carried: None,
         protocol: "https".into(),
         host: host.into(),
         port: 443,

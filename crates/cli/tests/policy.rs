@@ -290,31 +290,28 @@ fn a_policy_that_is_not_sound_runs_nothing() {
 fn what_no_backend_can_hold_is_refused_unless_it_is_waived() {
     let brig = brig();
     brig.write(
-        "hosts.yaml",
-        "defaults: {action: allow}\nnetwork_allowlist: [pypi.org]\ntool_allowlist: [x]\n",
+        "tools.yaml",
+        "defaults: {action: allow}\ntool_allowlist: [x]\n",
     );
-    brig.run(["run", "--policy", "hosts.yaml", "-c", "print(1)"])
+    brig.run(["run", "--policy", "tools.yaml", "-c", "print(1)"])
         .exits(125)
         .prints("")
-        .complains("this backend cannot hold: network-hosts (absent), tools (absent)")
-        .complains("--waive network-hosts,tools");
+        .complains("this backend cannot hold: tools (absent)")
+        .complains("--waive tools");
     let object = brig
         .run([
             "run",
             "--policy",
-            "hosts.yaml",
+            "tools.yaml",
             "--waive",
-            "network-hosts,tools",
+            "tools",
             "--json",
             "-c",
             "print(1)",
         ])
         .exits(0)
         .json();
-    assert_eq!(
-        object["waived"],
-        serde_json::json!(["network-hosts", "tools"])
-    );
+    assert_eq!(object["waived"], serde_json::json!(["tools"]));
     brig.write(
         "waived.yaml",
         "defaults: {action: allow}\ncommand_denylist: [curl]\nwaive: [command-deny]\n",

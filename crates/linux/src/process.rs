@@ -179,6 +179,39 @@ pub fn set_rlimit(resource: u32, value: u64) -> io::Result<()> {
     }
 }
 
+/// Makes all addresses that share their first `bits` with `first` lead to this network namespace
+/// itself: an address of the loopback interface stands for its whole network.
+pub fn add_loopback_range(first: [u8; 4], bits: u8) -> io::Result<()> {
+    let bits = u32::from(bits.min(32));
+    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0).to_be_bytes();
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    for (call, bytes) in [(libc::SIOCSIFADDR, first), (libc::SIOCSIFNETMASK, mask)] {
+        // SAFETY: all-zero is a valid `ifreq` and `sockaddr_in`; the name stays null-terminated; a
+        // `sockaddr_in` is as large as the `sockaddr` whose place it takes.
+        let result = unsafe {
+            let mut request: libc::ifreq = std::mem::zeroed();
+            for (to, from) in request.ifr_name.iter_mut().zip(b"lo:1") {
+                *to = *from as c_char;
+            }
+            let mut address: libc::sockaddr_in = std::mem::zeroed();
+            address.sin_family = libc::AF_INET as libc::sa_family_t;
+            address.sin_addr.s_addr = u32::from_ne_bytes(bytes);
+            request.ifr_ifru.ifru_addr =
+                std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address);
+            libc::ioctl(socket.as_raw_fd(), call, &raw const request)
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Brings up the loopback interface of this network namespace.
 pub fn loopback_up() -> io::Result<()> {
     let socket = rustix::net::socket_with(

@@ -11,7 +11,7 @@ use crate::guard::{NativeGuard, Starting};
 use crate::host::{Finding, Host};
 use crate::identity::Identity;
 use crate::limits::Means;
-use crate::{interpreters, limits, root, spawn};
+use crate::{interpreters, limits, network, root, spawn};
 
 /// Where programs find their files.
 pub const WORKSPACE: &str = "/workspace";
@@ -83,6 +83,8 @@ impl Backend for NativeBackend {
             workspace: WORKSPACE.into(),
         };
 
+        let mut env = network::env(plan);
+        env.extend(interpreters.env(plan));
         let group = means.create_group(&host.cgroups, plan.limits())?;
         let spawned = spawn::start(&identity, &means, group, mounts).await?;
         // While the guest builds its place there is time to look for what dead owners left.
@@ -112,10 +114,19 @@ impl Backend for NativeBackend {
             hello,
             plan.limits().clone(),
             interpreters.in_sandbox(),
-            interpreters.env(plan),
+            env,
         )
         .await?;
-        Ok(Box::new(instance))
+        if !plan.network().is_on() {
+            return Ok(Box::new(instance));
+        }
+        match network::serve(plan, instance.guard().take_doors()) {
+            Ok(network) => Ok(Box::new(instance.with_network(network))),
+            Err(error) => {
+                instance.destroy().await?;
+                Err(error)
+            }
+        }
     }
 
     async fn sweep(&self) -> Result<usize> {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::cgroup::Group;
 use crate::limits::Means;
-use crate::tree;
+use crate::{handoff, tree};
 
 /// How often counters are looked at while something runs.
 const LOOK: Duration = Duration::from_millis(25);
@@ -37,6 +37,8 @@ pub struct NativeGuard {
     starting: Mutex<Option<Starting>>,
     /// The writable file system and the private workspace, once handed out.
     places: Mutex<Option<Places>>,
+    /// Sockets of its network, until they are served.
+    doors: Mutex<Vec<OwnedFd>>,
     memory_limit: u64,
     process_limit: u32,
     cgroup_memory: bool,
@@ -81,6 +83,7 @@ impl NativeGuard {
             group,
             starting: Mutex::new(Some(starting)),
             places: Mutex::new(None),
+            doors: Mutex::default(),
             memory_limit: plan.limits().memory_bytes.value,
             process_limit: plan.limits().processes.value,
             cgroup_memory: means.cgroup_memory,
@@ -92,6 +95,11 @@ impl NativeGuard {
             saving: Arc::default(),
             released: tokio::sync::Mutex::new(false),
         }
+    }
+
+    /// The sockets that the guest has opened for its network.
+    pub fn take_doors(&self) -> Vec<OwnedFd> {
+        std::mem::take(&mut lock(&self.doors))
     }
 
     fn places(&self) -> MutexGuard<'_, Option<Places>> {
@@ -138,23 +146,23 @@ impl Guard for NativeGuard {
         let Some(Starting { handoff, .. }) = lock(&self.starting).take() else {
             return Ok(());
         };
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        rustix::net::recvmsg(
-            &handoff,
-            &mut [std::io::IoSliceMut::new(&mut byte)],
-            &mut control,
-            rustix::net::RecvFlags::CMSG_CLOEXEC | rustix::net::RecvFlags::DONTWAIT,
-        )
-        .map_err(|error| Error::io("take the guest's descriptors", error))?;
-        let mut descriptors = control.drain().flat_map(|message| match message {
-            rustix::net::RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        });
-        let (Some(disk), Some(workspace)) = (descriptors.next(), descriptors.next()) else {
+        let (mut places, mut doors) = (Vec::new(), Vec::new());
+        while let Some((what, descriptors)) = handoff::take(&handoff)? {
+            match what {
+                b'd' => places = descriptors,
+                b'n' => doors = descriptors,
+                _ => {
+                    return Err(Error::Protocol(
+                        "the guest handed out something else".into(),
+                    ));
+                }
+            }
+        }
+        let mut places = places.into_iter();
+        let (Some(disk), Some(workspace)) = (places.next(), places.next()) else {
             return Err(Error::Protocol("the guest handed out too little".into()));
         };
+        *lock(&self.doors) = doors;
         *self.places() = Some(Places { disk, workspace });
         Ok(())
     }

@@ -138,6 +138,10 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         ),
         enforced(Control::OutputSize, "counted outside"),
         enforced(Control::NetworkOff, "network namespace without a way out"),
+        enforced(
+            Control::NetworkHosts,
+            "a gateway outside that serves sockets in the network namespace",
+        ),
         enforced(Control::ReadOnlyRoot, "read-only mounts"),
         enforced(Control::Mounts, "mount namespace"),
         enforced(

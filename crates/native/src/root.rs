@@ -79,6 +79,7 @@ pub fn plan(
         read_only_root: plan.read_only_root(),
         rootfs,
         steps: builder.steps,
+        network: crate::network::plan(plan)?,
         hidden_proc: listed("hide "),
         read_only_proc: listed("read-only "),
     };

@@ -73,6 +73,23 @@ impl Attempts {
         Ok(())
     }
 
+    /// A connection has ended.
+    pub fn egress_closed(&self, mut egress: Egress) -> Result<()> {
+        egress.host = self.short(&egress.host);
+        self.record(Fact::EgressClosed(egress.clone()))?;
+        let listed = &mut lock(&self.state).listed.egress;
+        let alike = |one: &&mut Egress| {
+            let of = |egress: &Egress| (egress.port, egress.allowed, egress.carried.is_none());
+            of(one) == (egress.port, true, true)
+                && one.host == egress.host
+                && one.protocol == egress.protocol
+        };
+        if let Some(known) = listed.iter_mut().find(alike) {
+            known.carried = egress.carried;
+        }
+        Ok(())
+    }
+
     /// A program that is to be started.
     pub fn command(&self, mut command: Command) -> Result<()> {
         command.program = self.short(&command.program);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brig_egress::{Layer, RuleSet};
 use brig_policy::PolicySet;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +81,30 @@ pub struct MountSpec {
     pub writable: bool,
 }
 
+/// What may be reached, and who said so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkConfig {
+    /// Every public host may be reached that nobody denies.
+    pub open: bool,
+    pub layers: Vec<Layer>,
+}
+
+impl NetworkConfig {
+    /// Whether anything may be reached at all.
+    pub fn is_on(&self) -> bool {
+        self.open || self.layers.iter().any(|layer| !layer.allow.is_empty())
+    }
+
+    pub fn rules(&self) -> RuleSet {
+        let layers = self.layers.clone();
+        if self.open {
+            RuleSet::open(layers)
+        } else {
+            RuleSet::new(layers)
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionConfig {
     pub limits: Limits,
@@ -92,6 +117,9 @@ pub struct SessionConfig {
     pub read_only_root: bool,
     /// The Python to use in place of the system's: an interpreter or a virtual environment.
     pub python: Option<PathBuf>,
+    /// What may be reached. Nothing, unless somebody says so.
+    #[serde(default)]
+    pub network: NetworkConfig,
     /// Controls that a policy asks for beyond those that the rest of the config needs.
     #[serde(default)]
     pub needs: BTreeSet<Control>,
@@ -113,6 +141,7 @@ impl Default for SessionConfig {
             rootfs: None,
             read_only_root: true,
             python: None,
+            network: NetworkConfig::default(),
             needs: BTreeSet::new(),
             waive: BTreeSet::new(),
             policies: None,

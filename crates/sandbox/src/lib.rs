@@ -19,6 +19,7 @@ pub mod limits;
 pub mod link;
 mod mounts;
 mod needs;
+pub mod network;
 mod once;
 pub mod plan;
 mod report;
@@ -33,7 +34,7 @@ mod tests;
 
 pub use attempts::{Attempted, Attempts};
 pub use backend::{Backend, Event, Instance};
-pub use config::{Limit, Limits, SessionConfig};
+pub use config::{Limit, Limits, NetworkConfig, SessionConfig};
 pub use control::{Control, ControlState, Controls, Strength};
 pub use error::{Error, Result};
 pub use execution::{ExecutionInfo, Request, Running};

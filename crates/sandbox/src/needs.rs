@@ -55,6 +55,7 @@ fn need(config: &SessionConfig, control: Control) -> Option<Strength> {
             let wanted = !config.mounts.is_empty() || config.workspace.is_some();
             wanted.then_some(Strength::Enforced)
         }
+        Control::NetworkHosts if config.network.is_on() => Some(Strength::Enforced),
         Control::NetworkHosts | Control::CommandDeny | Control::CommandAllow | Control::Tools => {
             config
                 .needs

@@ -7,6 +7,7 @@ use brig_audit::Event as Fact;
 use brig_policy::PolicySet;
 use serde::Serialize;
 
+use crate::config::NetworkConfig;
 use crate::{Backend, Control, ControlState, Limits, Result, SessionConfig, env, mounts, needs};
 
 /// A plan can only be made by [`Plan::make`], which refuses what the backend can't hold.
@@ -19,6 +20,7 @@ pub struct Plan {
     pub(crate) rootfs: Option<PathBuf>,
     pub(crate) read_only_root: bool,
     pub(crate) python: Option<PathBuf>,
+    pub(crate) network: NetworkConfig,
     pub(crate) waived: Vec<Control>,
     pub(crate) enforcement: Vec<ControlState>,
     /// Saved states of the workspace to start from, lowest first.
@@ -69,6 +71,7 @@ impl Plan {
             rootfs: places.rootfs,
             read_only_root: config.read_only_root,
             python: places.python,
+            network: config.network.clone(),
             waived: config.waive.iter().copied().collect(),
             enforcement,
             layers,
@@ -120,6 +123,11 @@ impl Plan {
 
     pub fn python(&self) -> Option<&PathBuf> {
         self.python.as_ref()
+    }
+
+    /// What may be reached.
+    pub fn network(&self) -> &NetworkConfig {
+        &self.network
     }
 
     pub fn waived(&self) -> &[Control] {

@@ -12,6 +12,7 @@ pub use frame::{
     encode_into,
 };
 pub use message::{
-    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, LISTING_PART, MessageError, Rlimit,
-    Setup, Source, Spawn, Step, ToGuest, VERSION, from_bytes, to_bytes,
+    Base, Confine, Door, Entry, EntryKind, Exit, FromGuest, Hello, LISTING_PART, MAX_DOORS,
+    MessageError, Network, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, VERSION,
+    from_bytes, to_bytes,
 };

@@ -154,9 +154,37 @@ pub struct Setup {
     /// A folder that becomes the root; without it the root is made of the steps alone.
     pub rootfs: Option<Source>,
     pub steps: Vec<Step>,
+    /// The way out, if there is one.
+    pub network: Option<Network>,
     /// Entries of /proc that are covered in every execution.
     pub hidden_proc: Vec<String>,
     pub read_only_proc: Vec<String>,
+}
+
+/// Sockets in the sandbox's network namespace that are served from outside. They are handed out in
+/// this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Addresses that lead to these sockets, beside those of loopback: the first, and how many bits
+    /// they share.
+    pub range: ([u8; 4], u8),
+    pub doors: Vec<Door>,
+}
+
+/// The most doors that one message carries.
+pub const MAX_DOORS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    pub transport: Transport,
+    pub address: [u8; 4],
+    pub port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transport {
+    Tcp,
+    Udp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Rlimit, Setup, Source, Spawn,
-    Step, ToGuest, VERSION, encode_into, to_bytes,
+    Base, Confine, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit, Setup,
+    Source, Spawn, Step, ToGuest, Transport, VERSION, encode_into, to_bytes,
 };
 
 const INPUTS: usize = 100_000;
@@ -223,6 +223,14 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             },
             Step::Pts,
         ],
+        network: Some(Network {
+            range: ([198, 18, 0, 0], 15),
+            doors: vec![Door {
+                transport: Transport::Udp,
+                address: [127, 0, 0, 1],
+                port: 53,
+            }],
+        }),
         hidden_proc: vec!["kcore".into()],
         read_only_proc: vec!["sys".into()],
     };

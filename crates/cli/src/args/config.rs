@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brig_sandbox::config::{MountSpec, OutputOverflow};
-use brig_sandbox::{AgentId, Control, Limit, Limits, SessionConfig};
+use brig_sandbox::{AgentId, Control, Limit, Limits, NetworkConfig, SessionConfig};
 use clap::Args;
 
 use super::Overflow;
@@ -93,6 +93,7 @@ impl ConfigArgs {
                     Overflow::Kill => OutputOverflow::Kill,
                 },
             },
+            network: NetworkConfig::default(),
             env: self.env.clone(),
             mounts: self
                 .mount

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use brig_hosts::{Class, Host, Rule, canonical};
+use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, Protocol, Reason};
 use index::{Found, Index};
@@ -14,7 +15,8 @@ use index::{Found, Index};
 pub use live::Rules;
 
 /// Where rules come from, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LayerKind {
     Policy,
     /// The agent's file.
@@ -40,7 +42,7 @@ impl fmt::Display for LayerKind {
 }
 
 /// The rules of one source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub kind: LayerKind,
     pub allow: Vec<Rule>,

@@ -3,6 +3,8 @@
 
 mod copy;
 mod disk;
+mod handoff;
+mod network;
 mod root;
 mod sources;
 
@@ -40,6 +42,9 @@ fn build(
     become_user(setup)?;
     cap_counts()?;
     brig_linux::process::loopback_up().step("bring up loopback")?;
+    if let Some(network) = &setup.network {
+        network::open(network, handoff)?;
+    }
     rustix::system::sethostname(setup.hostname.as_bytes()).step("set the host name")?;
     root::assemble(setup, sources, workspace, handoff)?;
     confine::keep_capabilities(confine::GUEST_CAPABILITIES).step("limit capabilities")

@@ -13,9 +13,9 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
 };
 
-use super::copy;
 use super::disk::{Disk, attach_at};
 use super::sources::Sources;
+use super::{copy, handoff};
 use crate::{Failure, Step, proc};
 
 pub fn assemble(
@@ -115,19 +115,7 @@ fn hand_out(
         Ok(private) => Rc::new(private),
         Err(_) => builder.folder(workspace, 0o755)?,
     };
-    let descriptors = [disk.tree.as_fd(), saved.as_fd()];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
-    control.push(rustix::net::SendAncillaryMessage::ScmRights(&descriptors));
-    let byte = [std::io::IoSlice::new(b"d")];
-    rustix::net::sendmsg(
-        handoff,
-        &byte,
-        &mut control,
-        rustix::net::SendFlags::empty(),
-    )
-    .step("hand out descriptors")?;
-    Ok(())
+    handoff::send(handoff, b'd', &[disk.tree.as_fd(), saved.as_fd()])
 }
 
 struct Builder<'a> {

@@ -50,6 +50,8 @@ pub async fn run<G: Guard>(
     let program = spawn.argv.first().cloned().unwrap_or_default();
     let terminal = spawn.terminal.is_some();
 
+    let network = instance.network.as_ref();
+    let _admitted = network.map(|network| network.admit(permit.attempts()));
     let begun = Instant::now();
     let mark = instance.guard.mark();
     connection.send(&ToGuest::Spawn(Box::new(spawn)))?;

@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::backend::{ExecIo, FileEntry, Permit};
+use crate::network::Network;
 use crate::{Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
 
 pub use connection::{Connection, Stream};
@@ -77,9 +78,21 @@ pub struct GuestInstance<G> {
     /// The environment of every program, before what an execution adds.
     env: Vec<(String, String)>,
     workspace: String,
+    network: Option<Network>,
 }
 
 impl<G: Guard> GuestInstance<G> {
+    /// With a way out.
+    #[must_use]
+    pub fn with_network(mut self, network: Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
+    pub fn guard(&self) -> &G {
+        &self.guard
+    }
+
     /// Greets the guest and waits until it is ready. On an error the guest is gone.
     pub async fn start(
         guard: G,
@@ -109,6 +122,7 @@ impl<G: Guard> GuestInstance<G> {
                         interpreters,
                         env,
                         workspace,
+                        network: None,
                     });
                 }
                 Err(error) => error,

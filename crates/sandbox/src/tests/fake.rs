@@ -195,6 +195,8 @@ fn ask(permit: &Permit, argv: &[String]) {
             allowed,
             code: code.clone(),
             rule: None,
+            layer: None,
+            carried: None,
             protocol: "https".into(),
             host: what.concat(),
             port: 443,

@@ -1,0 +1,174 @@
+//! The way out of a sandbox, with real programs. Servers live on this machine's loopback and are
+//! reached by rules that name it; no name that is asked for here exists anywhere.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brig_egress::{Layer, LayerKind, Rule};
+use brig_native::NativeBackend;
+use brig_sandbox::{AgentId, Language, NetworkConfig, Report, Request, Sandbox, SessionConfig};
+
+/// Answers every request with its first line, and counts them.
+struct Server {
+    port: u16,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let first = lines.next().and_then(Result::ok).unwrap_or_default();
+                for line in lines.map_while(Result::ok) {
+                    if line.is_empty() {
+                        break;
+                    }
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                let body = format!("served {first}\n");
+                let length = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+                );
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn allow(rules: &[String]) -> SessionConfig {
+    let rules = rules.iter().map(|rule| Rule::parse(rule).unwrap());
+    SessionConfig {
+        network: NetworkConfig {
+            open: false,
+            layers: vec![Layer::new(LayerKind::Run).allow(rules)],
+        },
+        ..SessionConfig::default()
+    }
+}
+
+async fn run(config: SessionConfig, request: Request) -> (Report, String) {
+    let sandbox = Sandbox::builder(Arc::new(NativeBackend::new()))
+        .build()
+        .unwrap();
+    let agent: AgentId = "network".parse().unwrap();
+    let report = sandbox.run_once(&agent, config, request).await.unwrap();
+    let outcome = report.outcome.as_ref().unwrap();
+    let both = [&outcome.stdout.bytes[..], &outcome.stderr.bytes[..]].concat();
+    let text = String::from_utf8_lossy(&both).into_owned();
+    (report, text)
+}
+
+fn shell(script: &str) -> Request {
+    Request::command(["sh", "-c", script])
+}
+
+/// Those of the programs that are told of a proxy, and one that knows nothing of it.
+fn programs(url: &str) -> Vec<(&'static str, Request)> {
+    let python = format!("import urllib.request as u\nprint(u.urlopen('{url}').read().decode())");
+    let ignorant = format!("unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; curl -sS -m 20 {url}");
+    vec![
+        ("curl", shell(&format!("curl -sS -m 20 {url}"))),
+        ("curl without a proxy", shell(&ignorant)),
+        ("python", Request::code(Language::Python, python)),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_allowed_is_reached_and_what_is_not_is_denied() {
+    let server = Server::start();
+    let port = server.port;
+    // The address that the name leads to needs a rule of its own.
+    let rules = [format!("localhost.:{port}"), format!("127.0.0.1:{port}")];
+    let url = format!("http://localhost.:{port}/page");
+    for (name, request) in programs(&url) {
+        let before = server.asked();
+        let (report, text) = run(allow(&rules), request).await;
+        assert!(text.contains("served GET /page"), "{name}: {text}");
+        assert_eq!(server.asked(), before + 1, "{name}");
+        let reached = report.attempted.egress.iter().any(|egress| {
+            egress.allowed && egress.port == port && egress.layer.as_deref() == Some("run")
+        });
+        assert!(reached, "{name}: {:?}", report.attempted.egress);
+    }
+    let before = server.asked();
+    for (name, request) in programs(&url) {
+        let (report, text) = run(allow(&["other.invalid:1".into()]), request).await;
+        assert!(!text.contains("served GET"), "{name}: {text}");
+        let denied = report.attempted.egress.iter().any(|egress| !egress.allowed);
+        assert!(denied, "{name}: {:?}", report.attempted.egress);
+    }
+    assert_eq!(server.asked(), before, "nobody came through");
+}
+
+#[tokio::test]
+async fn a_denial_says_what_would_allow_it() {
+    let config = allow(&["other.invalid".into()]);
+    let (report, text) = run(config, shell("curl -sS -i -m 20 http://denied.invalid/")).await;
+    assert!(text.contains("x-brig-reason: network.no-rule"), "{text}");
+    assert!(text.contains("brig sandbox allow denied.invalid"), "{text}");
+    assert_eq!(report.attempted.egress[0].code, "network.no-rule");
+    assert_eq!(report.attempted.egress[0].host, "denied.invalid");
+}
+
+#[tokio::test]
+async fn without_a_rule_there_is_no_door() {
+    let probe = "exec 3<>/dev/tcp/127.0.0.1/3128 && echo open";
+    let request = || Request::command(["bash", "-c", probe]);
+    let (_, text) = run(allow(&["other.invalid".into()]), request()).await;
+    assert!(text.contains("open"), "the control: {text}");
+    let (report, text) = run(SessionConfig::default(), request()).await;
+    assert!(!text.contains("open"), "{text}");
+    assert!(report.attempted.egress.is_empty());
+}
+
+/// Nothing but the doors answers: not the host's loopback, not an address that no name stands for.
+#[tokio::test]
+async fn nothing_else_leads_out() {
+    let server = Server::start();
+    let port = server.port;
+    let probe = format!(
+        "for place in 127.0.0.1/{port} 198.18.0.9/{port} 192.0.2.1/{port}; do \
+         timeout 5 bash -c \"exec 3<>/dev/tcp/$place && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3\"; done"
+    );
+    let request = || Request::command(["bash", "-c", &probe]);
+    let named = allow(&[format!("127.0.0.1:{port}")]);
+    let (_, text) = run(named, request()).await;
+    assert!(text.contains("served GET"), "the control: {text}");
+    let before = server.asked();
+    let (_, text) = run(allow(&[format!("other.invalid:{port}")]), request()).await;
+    assert!(!text.contains("served GET"), "{text}");
+    assert_eq!(server.asked(), before);
+}
+
+#[tokio::test]
+async fn names_are_answered_only_if_they_are_allowed() {
+    let script = "getent hosts allowed.invalid; getent hosts a.below.invalid; \
+                  getent hosts denied.invalid || echo unknown";
+    let config = allow(&["allowed.invalid".into(), "*.below.invalid".into()]);
+    let (report, text) = run(config, shell(script)).await;
+    assert_eq!(text.matches("198.18.").count(), 2, "{text}");
+    assert!(text.contains("unknown"), "{text}");
+    assert!(!text.contains("denied.invalid"), "{text}");
+    let of = |name: &str| {
+        let asked = report.attempted.egress.iter().find(|one| one.host == name);
+        asked.map(|one| (one.protocol.as_str(), one.allowed))
+    };
+    assert_eq!(of("allowed.invalid"), Some(("dns", true)));
+    assert_eq!(of("denied.invalid"), Some(("dns", false)));
+}

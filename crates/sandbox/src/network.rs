@@ -1,0 +1,155 @@
+//! The network of one instance: a gateway outside that serves its doors, and the executions that
+//! answer for what goes through them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use brig_audit::{Carried, Egress};
+use brig_egress::{Closed, Decided, Decision, Entry, Gateway, Record, Rules};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::JoinSet;
+
+use crate::shared::lock;
+use crate::{Attempts, Error, Result};
+
+/// A socket inside, and what is spoken on it.
+#[derive(Debug)]
+pub enum Door {
+    Tcp(OwnedFd, Entry),
+    /// DNS.
+    Udp(OwnedFd),
+}
+
+/// Dropped, it closes every connection: then nothing leads out of the sandbox.
+#[derive(Debug)]
+pub struct Network {
+    gateway: Gateway,
+    running: Arc<Running>,
+    _serving: JoinSet<()>,
+}
+
+impl Network {
+    /// Serves the doors from now on.
+    pub fn start(rules: Rules, doors: Vec<Door>) -> Result<Self> {
+        let running = Arc::new(Running::default());
+        let gateway = Gateway::builder(rules, Book(Arc::clone(&running))).build();
+        let mut serving = JoinSet::new();
+        for door in doors {
+            let gateway = gateway.clone();
+            match door {
+                Door::Tcp(socket, entry) => {
+                    let listener = std::net::TcpListener::from(socket);
+                    let listener = TcpListener::from_std(listener).map_err(unusable)?;
+                    serving.spawn(async move { drop(gateway.serve(listener, entry).await) });
+                }
+                Door::Udp(socket) => {
+                    let socket = std::net::UdpSocket::from(socket);
+                    let socket = UdpSocket::from_std(socket).map_err(unusable)?;
+                    serving.spawn(async move { drop(gateway.serve_udp(socket).await) });
+                }
+            }
+        }
+        Ok(Self {
+            gateway,
+            running,
+            _serving: serving,
+        })
+    }
+
+    /// The rules in force, to read and to change.
+    pub fn rules(&self) -> &Rules {
+        self.gateway.rules()
+    }
+
+    /// Lets an execution use the network until the answer is dropped.
+    pub(crate) fn admit(&self, attempts: &Arc<Attempts>) -> Admitted {
+        lock(&self.running.0).push(Arc::downgrade(attempts));
+        Admitted {
+            running: Arc::clone(&self.running),
+            attempts: Arc::clone(attempts),
+        }
+    }
+}
+
+fn unusable(error: io::Error) -> Error {
+    Error::io("take the sandbox's network", error)
+}
+
+/// The executions of the moment. Those that run side by side share one network, so each answers
+/// for what any of them does.
+#[derive(Debug, Default)]
+struct Running(Mutex<Vec<Weak<Attempts>>>);
+
+impl Running {
+    fn each(&self, tell: impl Fn(&Attempts) -> Result<()>) -> io::Result<()> {
+        let running: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
+        if running.is_empty() {
+            return Err(io::Error::other("nothing runs that would answer for it"));
+        }
+        running
+            .iter()
+            .try_for_each(|attempts| tell(attempts))
+            .map_err(io::Error::other)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    running: Arc<Running>,
+    attempts: Arc<Attempts>,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let own = Arc::as_ptr(&self.attempts);
+        lock(&self.running.0).retain(|other| other.as_ptr() != own);
+    }
+}
+
+/// Where the gateway writes.
+struct Book(Arc<Running>);
+
+impl Record for Book {
+    fn decided(&self, event: &Decided) -> io::Result<()> {
+        let egress = fact(&event.decision, None);
+        self.0.each(|attempts| attempts.egress(egress.clone()))
+    }
+
+    fn closed(&self, event: &Closed) {
+        let carried = Carried {
+            sent: event.sent,
+            received: event.received,
+            milliseconds: milliseconds(event.duration),
+        };
+        let mut egress = fact(&event.decision, Some(carried));
+        if let Some(end) = &event.end {
+            egress.code = end.code().into();
+        }
+        // That it was opened is on record. A log that fails ends what runs by itself.
+        let _ = self
+            .0
+            .each(|attempts| attempts.egress_closed(egress.clone()));
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn fact(decision: &Decision, carried: Option<Carried>) -> Egress {
+    Egress {
+        allowed: decision.allowed,
+        code: decision.reason.code().into(),
+        rule: decision.rule.as_ref().map(ToString::to_string),
+        layer: decision.layer.map(|layer| layer.to_string()),
+        protocol: decision.protocol.to_string(),
+        host: match &decision.host {
+            Ok(host) => host.to_string(),
+            Err(text) => text.escape_debug().to_string(),
+        },
+        port: decision.port.unwrap_or(0),
+        carried,
+    }
+}
