@@ -240,6 +240,19 @@ fn yaml_that_hides_its_meaning_is_refused() {
 }
 
 #[test]
+fn also_with_agt_no_key_is_dropped_unseen() {
+    let text = RULES.replace("value: x", "value: {1: x}");
+    let problems = Document::load("p.yaml", &text, Compat::Agt).expect_err("a key that is no text");
+    assert!(
+        problems.to_string().contains("a key must be text"),
+        "{problems}"
+    );
+    let text = RULES.replace("value: x", "value: !!float 1");
+    let loaded = lenient(&text);
+    assert_eq!(loaded.document.rules()[0].condition.value.repr(), "1.0");
+}
+
+#[test]
 fn bombs_end_quickly() {
     let mut laughs = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
     for (this, last) in ('b'..='j').zip('a'..) {

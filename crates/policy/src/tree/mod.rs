@@ -2,6 +2,7 @@
 
 mod json;
 mod scalar;
+mod tag;
 mod yaml;
 
 use std::collections::HashMap;

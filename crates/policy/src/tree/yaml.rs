@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::{
-    Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, duplicate, scalar, too_deep, too_many,
+    Compat, Kind, MAX_DEPTH, MAX_NODES, Node, Pair, Pairs, duplicate, scalar, tag, too_deep,
+    too_many,
 };
-use crate::problem::{Entry, Fault, Log, Position, quoted};
+use crate::problem::{Entry, Fault, Log, Position};
 use crate::value::Value;
 
 pub(super) fn parse(text: &str, compat: Compat, log: &mut Log) -> Option<Node> {
@@ -268,7 +269,7 @@ impl Composer<'_> {
         let resolved = match tag {
             None if style == ScalarStyle::Plain => scalar::resolve(text, self.compat),
             None => Ok(text.into()),
-            Some(tag) => tagged(text, tag, self.compat),
+            Some(tag) => tag::scalar(text, tag, self.compat),
         };
         match resolved {
             Ok(value) => Ok(value),
@@ -287,7 +288,7 @@ impl Composer<'_> {
             return Ok(());
         }
         let way = self.way();
-        self.log.error(at, &Entry::written(&way), refused_tag(tag));
+        self.log.error(at, &Entry::written(&way), tag::refused(tag));
         Ok(())
     }
 }
@@ -310,10 +311,8 @@ fn as_key(node: &Node, merge: bool, compat: Compat, log: &mut Log) -> Key {
                 format!("a key must be text, found {}", node.describe()),
             )
             .fix("quote the key");
-            match compat {
-                Compat::Strict => log.error(node.at, &Entry::Root, fault),
-                Compat::Agt => log.warning(node.at, &Entry::Root, fault),
-            }
+            // Also in AGT's manner: what is dropped might be what a condition is about.
+            log.error(node.at, &Entry::Root, fault);
             Key::Unusable
         }
     }
@@ -352,41 +351,6 @@ fn bring_in(node: Node, at: Position, merged: &mut Vec<Pair>, log: &mut Log) -> 
     }
     log.warning(at, &Entry::Root, fault("`<<` brings in another map"));
     Ok(())
-}
-
-fn tagged(text: &str, tag: &Tag, compat: Compat) -> Result<Value, Fault> {
-    if compat == Compat::Strict || !tag.is_yaml_core_schema() {
-        return Err(refused_tag(tag));
-    }
-    if tag.suffix == "str" {
-        return Ok(text.into());
-    }
-    let value = scalar::resolve(text, compat)?;
-    let fits = match tag.suffix.as_str() {
-        "null" => matches!(value, Value::Null),
-        "bool" => matches!(value, Value::Bool(_)),
-        "int" => matches!(value, Value::Int(_) | Value::Big(_)),
-        "float" => matches!(value, Value::Float(_)),
-        _ => false,
-    };
-    if fits {
-        Ok(value)
-    } else {
-        Err(refused_tag(tag))
-    }
-}
-
-fn refused_tag(tag: &Tag) -> Fault {
-    let name = if tag.is_yaml_core_schema() {
-        format!("!!{}", tag.suffix)
-    } else {
-        tag.to_string()
-    };
-    Fault::new(
-        "policy.yaml",
-        format!("the tag {} is not allowed", quoted(&name)),
-    )
-    .fix("remove the tag, and quote the value if it is text")
 }
 
 fn depth(node: &Node) -> usize {
