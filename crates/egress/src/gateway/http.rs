@@ -82,6 +82,7 @@ async fn serve<S: Stream>(
     });
     let connection = Builder::new()
         .timer(TokioTimer::new())
+        .half_close(true)
         .header_read_timeout(limits.asking)
         .max_buf_size(limits.head.max(8192))
         .max_headers(128)

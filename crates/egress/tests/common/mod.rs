@@ -1,0 +1,330 @@
+//! A gateway on loopback with scripted names and servers. Nothing leaves the machine: whatever is
+//! dialled and not scripted is refused here.
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod server;
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use brig_egress::{
+    Closed, Decided, Dial, Entry, Gateway, Layer, LayerKind, Limits, Name, Record, Resolve, Rule,
+    RuleSet, Rules,
+};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::runtime::Runtime;
+
+/// Two addresses that count as public, and are never dialled for real.
+pub const PUBLIC: &str = "93.184.216.34";
+pub const OTHER: &str = "93.184.216.35";
+
+pub fn rules(entries: &[&str]) -> Vec<Rule> {
+    (entries.iter())
+        .map(|entry| Rule::parse(entry).unwrap_or_else(|error| panic!("{error}")))
+        .collect()
+}
+
+pub fn allowing(entries: &[&str]) -> RuleSet {
+    RuleSet::new(vec![Layer::new(LayerKind::Run).allow(rules(entries))])
+}
+
+/// What the gateway saw and did.
+#[derive(Default)]
+pub struct Seen {
+    pub decided: Mutex<Vec<Decided>>,
+    pub closed: Mutex<Vec<Closed>>,
+    /// Names that were looked up.
+    pub looked_up: Mutex<Vec<String>>,
+    /// Addresses that were dialled.
+    pub dialled: Mutex<Vec<SocketAddr>>,
+    /// Whether records can be written.
+    pub full: Mutex<bool>,
+}
+
+#[derive(Clone)]
+struct Script {
+    seen: Arc<Seen>,
+    /// Answers of each name, one after the other; the last one stays.
+    names: Arc<Mutex<HashMap<String, Vec<Vec<IpAddr>>>>>,
+    routes: Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>,
+}
+
+#[async_trait]
+impl Resolve for Script {
+    async fn resolve(&self, name: &Name) -> io::Result<Vec<IpAddr>> {
+        self.seen.looked_up.lock().unwrap().push(name.to_string());
+        let mut names = self.names.lock().unwrap();
+        let answers = (names.get_mut(name.as_str()))
+            .ok_or_else(|| io::Error::other("there is no such name"))?;
+        Ok(match answers.len() {
+            0 => Vec::new(),
+            1 => answers[0].clone(),
+            _ => answers.remove(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Dial for Script {
+    async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        self.seen.dialled.lock().unwrap().push(address);
+        let route = self.routes.lock().unwrap().get(&address).copied();
+        match route {
+            Some(to) => TcpStream::connect(to).await,
+            None => Err(io::ErrorKind::ConnectionRefused.into()),
+        }
+    }
+}
+
+impl Record for Script {
+    fn decided(&self, event: &Decided) -> io::Result<()> {
+        if *self.seen.full.lock().unwrap() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.seen.decided.lock().unwrap().push(event.clone());
+        Ok(())
+    }
+
+    fn closed(&self, event: &Closed) {
+        self.seen.closed.lock().unwrap().push(event.clone());
+    }
+}
+
+pub struct Lab {
+    pub gateway: Gateway,
+    pub rules: Rules,
+    pub seen: Arc<Seen>,
+    script: Script,
+    /// HTTP and SOCKS5.
+    pub proxy: SocketAddr,
+    pub dns: SocketAddr,
+    runtime: Option<Runtime>,
+}
+
+impl Lab {
+    pub fn new(rules: RuleSet) -> Self {
+        Self::with_limits(rules, Limits::default())
+    }
+
+    pub fn with_limits(rules: RuleSet, limits: Limits) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let seen = Arc::new(Seen::default());
+        let script = Script {
+            seen: seen.clone(),
+            names: Arc::default(),
+            routes: Arc::default(),
+        };
+        let rules = Rules::new(rules);
+        let gateway = Gateway::builder(rules.clone(), script.clone())
+            .resolve(script.clone())
+            .dial(script.clone())
+            .limits(limits)
+            .build();
+        let (proxy, dns) = runtime.block_on(async {
+            let proxy = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+            let addresses = (proxy.local_addr().unwrap(), udp.local_addr().unwrap());
+            let tcp = TcpListener::bind(addresses.1)
+                .await
+                .expect("the same port for TCP");
+            for (listener, entry) in [(proxy, Entry::Proxy), (tcp, Entry::Dns)] {
+                let gateway = gateway.clone();
+                tokio::spawn(async move { gateway.serve(listener, entry).await });
+            }
+            let gateway = gateway.clone();
+            tokio::spawn(async move { gateway.serve_udp(udp).await });
+            addresses
+        });
+        Self {
+            gateway,
+            rules,
+            seen,
+            script,
+            proxy,
+            dns,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Lets a name have these addresses.
+    pub fn name(&self, name: &str, addresses: &[&str]) -> &Self {
+        self.name_in_turn(name, &[addresses])
+    }
+
+    /// Lets a name have first these, then those addresses.
+    pub fn name_in_turn(&self, name: &str, answers: &[&[&str]]) -> &Self {
+        let answers = (answers.iter())
+            .map(|answer| {
+                answer
+                    .iter()
+                    .map(|ip| ip.parse().expect("an address"))
+                    .collect()
+            })
+            .collect();
+        self.script
+            .names
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), answers);
+        self
+    }
+
+    /// Lets an address and port lead to a server.
+    pub fn route(&self, address: &str, port: u16, to: SocketAddr) -> &Self {
+        let from = SocketAddr::new(address.parse().expect("an address"), port);
+        self.script.routes.lock().unwrap().insert(from, to);
+        self
+    }
+
+    /// A listener of the gateway for transparent connections to whatever port it has.
+    pub fn transparent(&self, address: &str) -> SocketAddr {
+        let gateway = self.gateway.clone();
+        self.block_on(async {
+            let listener = TcpListener::bind(address).await.expect("a port");
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { gateway.serve(listener, Entry::Transparent).await });
+            address
+        })
+    }
+
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.as_ref().expect("it runs").block_on(future)
+    }
+
+    /// Ends the gateway as a crash would.
+    pub fn crash(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    pub fn connect(&self) -> StdStream {
+        connect(self.proxy)
+    }
+
+    /// Sends these bytes to the proxy and returns all it says.
+    pub fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        // It may have hung up already, having seen enough.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        read_all(&mut stream)
+    }
+
+    /// A GET through the proxy.
+    pub fn get(&self, url: &str) -> String {
+        let host = url
+            .strip_prefix("http://")
+            .expect("a URL")
+            .split('/')
+            .next()
+            .unwrap();
+        self.raw(
+            format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
+    }
+
+    /// Asks for a tunnel; the stream, and the first line of the answer.
+    pub fn tunnel(&self, target: &str) -> (StdStream, String) {
+        let mut stream = self.connect();
+        let ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).expect("it listens");
+        let head = read_head(&mut stream);
+        (stream, head)
+    }
+
+    /// The codes of all decisions so far.
+    pub fn codes(&self) -> Vec<&'static str> {
+        let decided = self.seen.decided.lock().unwrap();
+        decided
+            .iter()
+            .map(|event| event.decision.reason.code())
+            .collect()
+    }
+
+    pub fn last_denial(&self) -> String {
+        let decided = self.seen.decided.lock().unwrap();
+        let denied = decided.iter().rev().find(|event| !event.decision.allowed);
+        denied.map_or(String::new(), |event| event.decision.to_string())
+    }
+
+    pub fn dialled(&self) -> Vec<String> {
+        let dialled = self.seen.dialled.lock().unwrap();
+        dialled.iter().map(ToString::to_string).collect()
+    }
+
+    pub fn looked_up(&self) -> Vec<String> {
+        self.seen.looked_up.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}
+
+pub fn connect(address: SocketAddr) -> StdStream {
+    let stream = StdStream::connect(address).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream
+}
+
+pub fn read_all(stream: &mut StdStream) -> String {
+    let mut all = Vec::new();
+    // A reset after the answer is no matter.
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        all.extend_from_slice(&buffer[..length]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Byte for byte, so that nothing behind the head is taken.
+pub fn read_head(stream: &mut StdStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+        head.push(byte[0]);
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+/// Whether the other side has closed, within a time that is long even on a loaded machine.
+pub fn is_closed(stream: &mut StdStream) -> bool {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let mut buffer = [0; 1024];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => {
+                return !matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                );
+            }
+        }
+    }
+}
+
+#[track_caller]
+pub fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !check() {
+        assert!(began.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

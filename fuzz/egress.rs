@@ -1,0 +1,107 @@
+//! What the gateway does with bytes from inside a sandbox. Used by the fuzz target and, with mutated
+//! messages, by an ordinary test of the `egress` crate.
+
+use std::io;
+
+use brig_egress::parse::{FirstBytes, first_bytes, socks_request, tls_name};
+use brig_egress::{Closed, Decided, Gateway, Host, Layer, LayerKind, Record, Rule, RuleSet};
+
+struct Nowhere;
+
+impl Record for Nowhere {
+    fn decided(&self, _: &Decided) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn closed(&self, _: &Closed) {}
+}
+
+/// A gateway that knows one name.
+pub struct Gate(Gateway);
+
+/// Sound inputs of each kind.
+#[allow(dead_code, reason = "the fuzz target finds its own")]
+pub const SEEDS: [&[&[u8]]; 5] = [
+    &[
+        b"*.b\xc3\xbccher.example:8080",
+        b"[fd00::/8]:*",
+        b"10.0.0.0/8:22",
+        b"xn--bcher-kva.example.",
+    ],
+    &[
+        b"0x7f.1",
+        b"[::ffff:127.0.0.1]",
+        b"good.example.",
+        b"fe80::1%eth0",
+    ],
+    &[
+        b"\x05\x01\x00\x03\x0cgood.example\x01\xbb",
+        b"\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50",
+        b"\x05\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x7f\x00\x00\x01\x00\x50",
+    ],
+    &[b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04good\x07example\x00\x00\x01\x00\x01"],
+    &[
+        b"GET / HTTP/1.1\r\n",
+        b"\x16\x03\x01\x00\x05hello",
+        b"PRI * HTTP/2.0\r\n",
+    ],
+];
+
+impl Gate {
+    pub fn new() -> Self {
+        let rule = Rule::parse("good.example").expect("a rule");
+        let layer = Layer::new(LayerKind::Run).allow([rule]);
+        Self(Gateway::builder(RuleSet::new(vec![layer]), Nowhere).build())
+    }
+
+    /// Reads the bytes as one of the kinds. Whether they are one.
+    pub fn read(&self, kind: usize, bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes);
+        match kind % SEEDS.len() {
+            0 => Rule::parse(&text).is_ok_and(|rule| {
+                let again = Rule::parse(&rule.to_string()).expect("what is shown can be read");
+                assert_eq!(again, rule);
+                assert!(rule.covers(&again));
+                true
+            }),
+            1 => Host::parse(&text).is_ok_and(|host| {
+                let shown = host.to_string();
+                assert!(
+                    shown
+                        .bytes()
+                        .all(|b| b.is_ascii_graphic() && b != b'@' && b != b'/')
+                );
+                assert_eq!(Host::parse(&shown).as_ref(), Ok(&host));
+                assert!(Rule::exactly(&host, 7).allows(&host, 7));
+                true
+            }),
+            2 => match socks_request(bytes) {
+                Ok(Some((host, _, length))) => {
+                    assert!(length <= bytes.len());
+                    host.is_ok()
+                }
+                _ => false,
+            },
+            3 => self.0.answer_dns(bytes).is_some_and(|answer| {
+                assert_eq!(
+                    answer.get(..2),
+                    bytes.get(..2),
+                    "the answer to this question"
+                );
+                // No error, one answer.
+                answer.get(3).is_some_and(|flags| flags & 15 == 0)
+            }),
+            _ => {
+                drop(tls_name(bytes));
+                let first = first_bytes(bytes);
+                // More bytes never turn a request into something else.
+                let more = first_bytes(&[bytes, b"\r\nHost: a\r\n\r\n"].concat());
+                assert!(first == FirstBytes::More || first == more || more == FirstBytes::Http);
+                matches!(
+                    first,
+                    FirstBytes::Http | FirstBytes::Http2 | FirstBytes::Tls
+                )
+            }
+        }
+    }
+}
