@@ -23,7 +23,7 @@ fn ask(lab: &Lab, query: &[u8]) -> Option<Message> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket
         .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+        .expect("sound");
     socket.send_to(query, lab.dns).expect("sent");
     // Something that is always answered, to know when no answer will come.
     let mut known = Message::query();
@@ -104,20 +104,26 @@ fn other_questions_are_answered_with_nothing() {
         assert!(answer.answers.is_empty(), "{kind}");
     }
     let mut odd = Message::query();
-    let mut question = Query::query(Name::from_ascii("good.example.").unwrap(), RecordType::A);
+    let mut question = Query::query(
+        Name::from_ascii("good.example.").expect("sound"),
+        RecordType::A,
+    );
     question.set_query_class(DNSClass::CH);
     odd.add_query(question);
-    let answer = ask(&lab, &odd.to_vec().unwrap()).expect("an answer");
+    let answer = ask(&lab, &odd.to_vec().expect("sound")).expect("an answer");
     assert_eq!(answer.metadata.response_code, ResponseCode::Refused);
     let mut two = Message::query();
     for name in ["good.example.", "bad.example."] {
-        two.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+        two.add_query(Query::query(
+            Name::from_ascii(name).expect("sound"),
+            RecordType::A,
+        ));
     }
-    let answer = ask(&lab, &two.to_vec().unwrap()).expect("an answer");
+    let answer = ask(&lab, &two.to_vec().expect("sound")).expect("an answer");
     assert_eq!(answer.metadata.response_code, ResponseCode::FormErr);
     let mut update = Message::query();
     update.metadata.op_code = OpCode::Update;
-    let answer = ask(&lab, &update.to_vec().unwrap()).expect("an answer");
+    let answer = ask(&lab, &update.to_vec().expect("sound")).expect("an answer");
     assert_eq!(answer.metadata.response_code, ResponseCode::NotImp);
 }
 
@@ -125,10 +131,10 @@ fn other_questions_are_answered_with_nothing() {
 fn packets_that_make_no_sense_do_no_harm() {
     let lab = Lab::new(allowing(&["good.example"]));
     let sound = query("good.example.", RecordType::A);
-    let mut answer = Message::from_vec(&sound).unwrap();
+    let mut answer = Message::from_vec(&sound).expect("sound");
     answer.metadata.message_type = hickory_proto::op::MessageType::Response;
     assert!(
-        ask(&lab, &answer.to_vec().unwrap()).is_none(),
+        ask(&lab, &answer.to_vec().expect("sound")).is_none(),
         "an answer is not answered"
     );
     for cut in 0..sound.len() - 1 {

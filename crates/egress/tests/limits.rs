@@ -112,7 +112,7 @@ fn connections_are_counted_and_one_more_is_closed() {
         let mut stream = connect(lab.proxy);
         stream
             .set_read_timeout(Some(Duration::from_millis(200)))
-            .unwrap();
+            .expect("sound");
         matches!(stream.read(&mut [0]), Ok(0)) || stream.write_all(b"GET").is_err()
     });
     drop(half_open);
@@ -137,9 +137,9 @@ fn a_silent_tunnel_ends_and_a_busy_one_does_not() {
     }
     assert!(is_closed(&mut stream));
     eventually("the end is told", || {
-        !lab.seen.closed.lock().unwrap().is_empty()
+        !lab.seen.closed.lock().expect("not poisoned").is_empty()
     });
-    let closed = lab.seen.closed.lock().unwrap()[0].clone();
+    let closed = lab.seen.closed.lock().expect("not poisoned")[0].clone();
     assert_eq!(closed.end.map(|end| end.code()), Some("network.limit"));
     assert_eq!((closed.sent, closed.received), (30, 30));
 }
@@ -209,7 +209,7 @@ fn connections_that_are_no_longer_allowed_are_closed() {
         "{again}"
     );
     eventually("the end is told", || {
-        let closed = lab.seen.closed.lock().unwrap();
+        let closed = lab.seen.closed.lock().expect("not poisoned");
         let revoked = |event: &&brig_egress::Closed| {
             event
                 .end
@@ -228,7 +228,7 @@ fn connections_that_are_no_longer_allowed_are_closed() {
         .seen
         .decided
         .lock()
-        .unwrap()
+        .expect("sound")
         .last()
         .expect("a decision")
         .decision

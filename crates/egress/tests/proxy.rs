@@ -58,10 +58,10 @@ fn every_decision_is_on_record_with_bytes_and_execution() {
     lab.gateway.set_execution(Some("exec-7"));
     lab.get("http://good.example/bytes/100000");
     common::eventually("the end is told", || {
-        !lab.seen.closed.lock().unwrap().is_empty()
+        !lab.seen.closed.lock().expect("not poisoned").is_empty()
     });
-    let closed = lab.seen.closed.lock().unwrap()[0].clone();
-    let decided = lab.seen.decided.lock().unwrap()[0].clone();
+    let closed = lab.seen.closed.lock().expect("not poisoned")[0].clone();
+    let decided = lab.seen.decided.lock().expect("not poisoned")[0].clone();
     assert_eq!(closed.id, decided.id);
     assert_eq!(decided.execution.as_deref(), Some("exec-7"));
     assert_eq!(decided.address, PUBLIC.parse().ok());
@@ -87,7 +87,7 @@ fn what_cannot_be_recorded_is_refused() {
     let server = Server::plain();
     let lab = lab(&server);
     assert!(lab.get("http://good.example/").starts_with("HTTP/1.1 200"));
-    *lab.seen.full.lock().unwrap() = true;
+    *lab.seen.full.lock().expect("not poisoned") = true;
     let refused = lab.get("http://good.example/");
     assert!(
         refused.contains("x-brig-reason: network.unrecorded"),
@@ -416,7 +416,15 @@ fn the_second_request_of_a_connection_is_decided_again() {
         let head = read_head(&mut stream);
         let length = head.to_ascii_lowercase();
         let length = length.split("content-length: ").nth(1).expect("a length");
-        let mut body = vec![0; length.lines().next().unwrap().parse().expect("a length")];
+        let mut body = vec![
+            0;
+            length
+                .lines()
+                .next()
+                .expect("sound")
+                .parse()
+                .expect("a length")
+        ];
         stream.read_exact(&mut body).expect("a body");
         head
     };

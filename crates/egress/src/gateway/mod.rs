@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::Limits;
 use crate::net::{Dial, Resolve, System};
@@ -147,10 +147,23 @@ impl Gateway {
         entry: Entry,
         dialled: Option<SocketAddr>,
     ) {
-        let Ok(_slot) = self.shared.slots.clone().try_acquire_owned() else {
-            return;
-        };
-        let lifetime = self.shared.limits.lifetime;
+        if let Some(slot) = self.slot() {
+            self.serve_stream(stream, entry, dialled, slot).await;
+        }
+    }
+
+    /// Room for one more connection.
+    fn slot(&self) -> Option<OwnedSemaphorePermit> {
+        self.shared.slots.clone().try_acquire_owned().ok()
+    }
+
+    async fn serve_stream<S: Stream>(
+        &self,
+        stream: S,
+        entry: Entry,
+        dialled: Option<SocketAddr>,
+        _slot: OwnedSemaphorePermit,
+    ) {
         let served = async {
             match entry {
                 Entry::Proxy => proxy::serve(self, stream).await,
@@ -162,7 +175,7 @@ impl Gateway {
             }
         };
         // Whatever a connection is at then, dropping it ends it.
-        let _ = tokio::time::timeout(lifetime, served).await;
+        let _ = tokio::time::timeout(self.shared.limits.lifetime, served).await;
     }
 }
 

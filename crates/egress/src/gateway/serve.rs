@@ -26,14 +26,15 @@ impl Gateway {
                 }
                 Err(error) => return Err(error),
             };
-            let Ok(dialled) = stream.local_addr() else {
+            let (Some(slot), Ok(dialled)) = (self.slot(), stream.local_addr()) else {
                 continue;
             };
             // Small messages are what proxies carry.
             let _ = stream.set_nodelay(true);
             let gateway = self.clone();
             connections.spawn(async move {
-                gateway.connection(stream, entry, Some(dialled)).await;
+                let dialled = Some(dialled);
+                gateway.serve_stream(stream, entry, dialled, slot).await;
             });
         }
     }

@@ -56,8 +56,12 @@ struct Script {
 #[async_trait]
 impl Resolve for Script {
     async fn resolve(&self, name: &Name) -> io::Result<Vec<IpAddr>> {
-        self.seen.looked_up.lock().unwrap().push(name.to_string());
-        let mut names = self.names.lock().unwrap();
+        self.seen
+            .looked_up
+            .lock()
+            .expect("not poisoned")
+            .push(name.to_string());
+        let mut names = self.names.lock().expect("not poisoned");
         let answers = (names.get_mut(name.as_str()))
             .ok_or_else(|| io::Error::other("there is no such name"))?;
         Ok(match answers.len() {
@@ -71,8 +75,17 @@ impl Resolve for Script {
 #[async_trait]
 impl Dial for Script {
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        self.seen.dialled.lock().unwrap().push(address);
-        let route = self.routes.lock().unwrap().get(&address).copied();
+        self.seen
+            .dialled
+            .lock()
+            .expect("not poisoned")
+            .push(address);
+        let route = self
+            .routes
+            .lock()
+            .expect("not poisoned")
+            .get(&address)
+            .copied();
         match route {
             Some(to) => TcpStream::connect(to).await,
             None => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -82,15 +95,23 @@ impl Dial for Script {
 
 impl Record for Script {
     fn decided(&self, event: &Decided) -> io::Result<()> {
-        if *self.seen.full.lock().unwrap() {
+        if *self.seen.full.lock().expect("not poisoned") {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.seen.decided.lock().unwrap().push(event.clone());
+        self.seen
+            .decided
+            .lock()
+            .expect("not poisoned")
+            .push(event.clone());
         Ok(())
     }
 
     fn closed(&self, event: &Closed) {
-        self.seen.closed.lock().unwrap().push(event.clone());
+        self.seen
+            .closed
+            .lock()
+            .expect("not poisoned")
+            .push(event.clone());
     }
 }
 
@@ -131,7 +152,10 @@ impl Lab {
         let (proxy, dns) = runtime.block_on(async {
             let proxy = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
-            let addresses = (proxy.local_addr().unwrap(), udp.local_addr().unwrap());
+            let addresses = (
+                proxy.local_addr().expect("sound"),
+                udp.local_addr().expect("sound"),
+            );
             let tcp = TcpListener::bind(addresses.1)
                 .await
                 .expect("the same port for TCP");
@@ -172,7 +196,7 @@ impl Lab {
         self.script
             .names
             .lock()
-            .unwrap()
+            .expect("sound")
             .insert(name.to_owned(), answers);
         self
     }
@@ -180,7 +204,11 @@ impl Lab {
     /// Lets an address and port lead to a server.
     pub fn route(&self, address: &str, port: u16, to: SocketAddr) -> &Self {
         let from = SocketAddr::new(address.parse().expect("an address"), port);
-        self.script.routes.lock().unwrap().insert(from, to);
+        self.script
+            .routes
+            .lock()
+            .expect("not poisoned")
+            .insert(from, to);
         self
     }
 
@@ -189,10 +217,19 @@ impl Lab {
         let gateway = self.gateway.clone();
         self.block_on(async {
             let listener = TcpListener::bind(address).await.expect("a port");
-            let address = listener.local_addr().unwrap();
+            let address = listener.local_addr().expect("sound");
             tokio::spawn(async move { gateway.serve(listener, Entry::Transparent).await });
             address
         })
+    }
+
+    /// The resolver at a place of its own.
+    pub fn dns_at(&self, address: &str) {
+        let gateway = self.gateway.clone();
+        self.block_on(async {
+            let udp = UdpSocket::bind(address).await.expect("a port");
+            tokio::spawn(async move { gateway.serve_udp(udp).await });
+        });
     }
 
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -226,7 +263,7 @@ impl Lab {
             .expect("a URL")
             .split('/')
             .next()
-            .unwrap();
+            .expect("sound");
         self.raw(
             format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
         )
@@ -243,7 +280,7 @@ impl Lab {
 
     /// The codes of all decisions so far.
     pub fn codes(&self) -> Vec<&'static str> {
-        let decided = self.seen.decided.lock().unwrap();
+        let decided = self.seen.decided.lock().expect("not poisoned");
         decided
             .iter()
             .map(|event| event.decision.reason.code())
@@ -251,18 +288,18 @@ impl Lab {
     }
 
     pub fn last_denial(&self) -> String {
-        let decided = self.seen.decided.lock().unwrap();
+        let decided = self.seen.decided.lock().expect("not poisoned");
         let denied = decided.iter().rev().find(|event| !event.decision.allowed);
         denied.map_or(String::new(), |event| event.decision.to_string())
     }
 
     pub fn dialled(&self) -> Vec<String> {
-        let dialled = self.seen.dialled.lock().unwrap();
+        let dialled = self.seen.dialled.lock().expect("not poisoned");
         dialled.iter().map(ToString::to_string).collect()
     }
 
     pub fn looked_up(&self) -> Vec<String> {
-        self.seen.looked_up.lock().unwrap().clone()
+        self.seen.looked_up.lock().expect("not poisoned").clone()
     }
 }
 
@@ -276,7 +313,7 @@ pub fn connect(address: SocketAddr) -> StdStream {
     let stream = StdStream::connect(address).expect("it listens");
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+        .expect("sound");
     stream
 }
 
@@ -304,7 +341,7 @@ pub fn read_head(stream: &mut StdStream) -> String {
 pub fn is_closed(stream: &mut StdStream) -> bool {
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+        .expect("sound");
     let mut buffer = [0; 1024];
     loop {
         match stream.read(&mut buffer) {

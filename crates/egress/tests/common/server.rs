@@ -5,6 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -19,15 +22,29 @@ pub struct Server {
 /// A certificate for all names that tests use.
 pub struct Identity {
     config: Arc<ServerConfig>,
+    /// Of the authority.
     pub pem: String,
 }
 
 impl Identity {
     pub fn new(names: &[&str]) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "an authority of the tests");
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(params, key()).expect("an authority");
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        let chain = vec![CertificateDer::from(made.cert.der().to_vec())];
+        let mut params = CertificateParams::new(names).expect("names");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "a server of the tests");
+        params.use_authority_key_identifier_extension = true;
+        let own = key();
+        let leaf = params.signed_by(&own, &authority).expect("a certificate");
+        let key = PrivateKeyDer::Pkcs8(own.serialize_der().into());
+        let chain = vec![CertificateDer::from(leaf.der().to_vec())];
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -37,9 +54,13 @@ impl Identity {
             .expect("the key fits");
         Self {
             config: Arc::new(config),
-            pem: made.cert.pem(),
+            pem: authority.pem(),
         }
     }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("a key")
 }
 
 impl Server {
@@ -67,7 +88,7 @@ impl Server {
         let tls = identity.map(|identity| identity.config.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                *accepted.lock().unwrap() += 1;
+                *accepted.lock().expect("not poisoned") += 1;
                 let (requests, tls, folder) = (requests.clone(), tls.clone(), folder.clone());
                 std::thread::spawn(move || match tls {
                     Some(tls) => {
@@ -82,18 +103,18 @@ impl Server {
     }
 
     pub fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().expect("not poisoned").clone()
     }
 
     pub fn accepted(&self) -> usize {
-        *self.accepted.lock().unwrap()
+        *self.accepted.lock().expect("not poisoned")
     }
 }
 
 fn serve(mut stream: impl Read + Write, requests: &Mutex<Vec<String>>, folder: Option<PathBuf>) {
     let mut pending = Vec::new();
     while let Some(head) = read_head(&mut stream, &mut pending) {
-        requests.lock().unwrap().push(head.clone());
+        requests.lock().expect("not poisoned").push(head.clone());
         if !read_body(&mut stream, &mut pending, &head) {
             return;
         }
