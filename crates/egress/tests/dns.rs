@@ -172,7 +172,7 @@ fn packets_that_make_no_sense_do_no_harm() {
 #[test]
 fn the_same_over_tcp() {
     let lab = Lab::new(allowing(&["good.example"]));
-    let mut stream = connect(lab.dns);
+    let mut stream = connect(lab.dns_tcp);
     for (name, code) in [
         ("good.example.", ResponseCode::NoError),
         ("bad.example.", ResponseCode::NXDomain),

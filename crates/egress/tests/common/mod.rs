@@ -123,6 +123,7 @@ pub struct Lab {
     /// HTTP and SOCKS5.
     pub proxy: SocketAddr,
     pub dns: SocketAddr,
+    pub dns_tcp: SocketAddr,
     runtime: Option<Runtime>,
 }
 
@@ -149,16 +150,15 @@ impl Lab {
             .dial(script.clone())
             .limits(limits)
             .build();
-        let (proxy, dns) = runtime.block_on(async {
+        let (proxy, dns, dns_tcp) = runtime.block_on(async {
             let proxy = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+            let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let addresses = (
-                proxy.local_addr().expect("sound"),
-                udp.local_addr().expect("sound"),
+                proxy.local_addr().expect("an address"),
+                udp.local_addr().expect("an address"),
+                tcp.local_addr().expect("an address"),
             );
-            let tcp = TcpListener::bind(addresses.1)
-                .await
-                .expect("the same port for TCP");
             for (listener, entry) in [(proxy, Entry::Proxy), (tcp, Entry::Dns)] {
                 let gateway = gateway.clone();
                 tokio::spawn(async move { gateway.serve(listener, entry).await });
@@ -174,6 +174,7 @@ impl Lab {
             script,
             proxy,
             dns,
+            dns_tcp,
             runtime: Some(runtime),
         }
     }
