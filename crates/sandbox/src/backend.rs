@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use brig_egress::Rules;
 use brig_policy::Decision;
 use bytes::Bytes;
 use serde::Serialize;
@@ -68,6 +69,11 @@ pub trait Instance: Send + Sync + Debug {
 
     /// Whether it can still run something. One that can't never will again.
     fn is_alive(&self) -> bool;
+
+    /// The rules of its way out, if it has one.
+    fn network(&self) -> Option<&Rules> {
+        None
+    }
 
     /// Ends everything and frees everything. Calling it again is harmless.
     async fn destroy(&self) -> Result<()>;

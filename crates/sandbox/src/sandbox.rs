@@ -1,6 +1,7 @@
 //! The way in.
 
 mod inspect;
+mod network;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -23,7 +23,7 @@ pub use policy::{
 };
 pub use session::{
     CheckpointArgs, CopyArgs, CreateArgs, DestroyArgs, ExecArgs, ForkArgs, InspectArgs, ListArgs,
-    RestoreArgs, SessionCommand, SessionName,
+    NetworkCommand, RestoreArgs, SessionCommand, SessionName,
 };
 pub use values::{Lang, Overflow, duration};
 pub use work::WorkArgs;

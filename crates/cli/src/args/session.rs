@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use brig_hosts::Rule;
 use brig_sandbox::{AgentId, CheckpointName, SessionId};
 use clap::{Args, Subcommand};
 
@@ -20,6 +21,7 @@ pub enum SessionCommand {
     Restore(RestoreArgs),
     Fork(ForkArgs),
     Destroy(DestroyArgs),
+    Network(NetworkArgs),
 }
 
 /// A session as typed: `ID`, or `AGENT/ID` when several agents have one of that id.
@@ -248,6 +250,55 @@ pub struct DestroyArgs {
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<SessionName>,
     /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Change what a session may reach, also while it runs
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+What is changed here holds for one session, beside its policy and your own allowlist. An execution
+that is under way follows at once: connections that are no longer allowed are closed. A session that
+was started without any network gets it with its next execution.
+
+Examples:
+  brig session network allow build pypi.org files.pythonhosted.org
+  brig session network deny build pypi.org
+  brig session network show build --json")]
+pub struct NetworkArgs {
+    #[command(subcommand)]
+    pub command: NetworkCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NetworkCommand {
+    /// Allow hosts
+    Allow(NetworkChange),
+    /// Deny hosts, whoever else allows them
+    Deny(NetworkChange),
+    /// Show what was changed
+    Show(NetworkShow),
+}
+
+#[derive(Args, Debug)]
+pub struct NetworkChange {
+    /// A session
+    #[arg(value_name = "SESSION")]
+    pub session: SessionName,
+    /// Hosts, such as `pypi.org`, `*.example.org:8443` or `10.0.0.0/8:5432`
+    #[arg(value_name = "HOST", required = true)]
+    pub hosts: Vec<Rule>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct NetworkShow {
+    /// A session
+    #[arg(value_name = "SESSION")]
+    pub session: SessionName,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -8,8 +8,9 @@ mod exec;
 mod find;
 mod inspect;
 mod list;
+mod network;
 
-use crate::args::SessionCommand;
+use crate::args::{NetworkCommand, SessionCommand};
 
 pub async fn run(command: &SessionCommand) -> u8 {
     let (result, as_json) = match command {
@@ -22,6 +23,13 @@ pub async fn run(command: &SessionCommand) -> u8 {
         SessionCommand::Restore(args) => (checkpoint::restore(args).await, args.json),
         SessionCommand::Fork(args) => (checkpoint::fork(args).await, args.json),
         SessionCommand::Destroy(args) => (destroy::run(args).await, args.json),
+        SessionCommand::Network(args) => {
+            let as_json = match &args.command {
+                NetworkCommand::Allow(args) | NetworkCommand::Deny(args) => args.json,
+                NetworkCommand::Show(args) => args.json,
+            };
+            (network::run(&args.command).await, as_json)
+        }
     };
     result.unwrap_or_else(|failure| {
         failure.report(as_json);

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use brig_egress::Rules;
 use brig_wire::{FromGuest, Hello, ToGuest};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -191,6 +192,10 @@ impl<G: Guard> Instance for GuestInstance<G> {
 
     fn is_alive(&self) -> bool {
         self.connection.is_open()
+    }
+
+    fn network(&self) -> Option<&Rules> {
+        self.network.as_ref().map(Network::rules)
     }
 
     async fn destroy(&self) -> Result<()> {

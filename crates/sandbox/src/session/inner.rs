@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use brig_egress::{Layer, LayerKind};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
@@ -47,6 +48,8 @@ pub(crate) struct State {
     /// Executions that were asked for, of a session that lives in this process alone.
     steps: u64,
     pub table: Table,
+    /// What was changed of its network, of a session that lives in this process alone.
+    pub network: Layer,
     /// The newest plan that was made for it.
     pub plan: Arc<Plan>,
     /// Shows other processes that something runs.
@@ -85,6 +88,7 @@ impl Inner {
                 transfers: 0,
                 steps: 0,
                 table: Table::default(),
+                network: Layer::new(LayerKind::Session),
                 plan: Arc::new(plan),
                 busy: BusyFlag::default(),
                 files_lost: false,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::inner::{Inner, Phase};
+use super::network;
 use crate::config::MIB;
 use crate::shared::{Shared, lock};
 use crate::store::{Head, Home, Opening, SessionRecord, Store, blocking};
@@ -115,8 +116,15 @@ impl Inner {
             }
             head = self.keeps_files().then(|| home.head());
         }
+        let store = shared.place.durable();
+        let file = store.map(|store| store.network_file(&self.owner.agent, &self.owner.session));
+        let changed = self.own_network(file.as_ref())?;
+        config.network.layers.push(changed);
         let plan = shared.plan(&config, layers)?;
         let instance: Arc<dyn Instance> = shared.backend.create(&plan).await?.into();
+        if let Some(file) = file.filter(|_| instance.network().is_some()) {
+            network::follow(&instance, file);
+        }
         if let Some(home) = &slot.home
             && let Err(error) = home.started(instance.process_id())
         {

@@ -7,6 +7,7 @@ mod execute;
 mod files;
 mod inner;
 mod live;
+mod network;
 mod open;
 mod ticket;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use checkpoints::Checkpoint;
 pub(crate) use inner::Inner;
+pub(crate) use network::replace as replace_network;
 
 use crate::execution::ExecutionInfo;
 use crate::shared::{Shared, lock};

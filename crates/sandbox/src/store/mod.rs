@@ -12,6 +12,7 @@ mod checkpoint;
 mod flock;
 mod head;
 mod home;
+mod network;
 mod owner;
 mod pool;
 mod record;
@@ -27,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use checkpoint::{CheckpointRecord, tampered};
 pub(crate) use head::Head;
 pub(crate) use home::{Home, Opening};
+pub(crate) use network::NetworkFile;
 pub(crate) use record::SessionRecord;
 
 use self::temporary::Temporary;

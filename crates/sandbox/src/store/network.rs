@@ -1,0 +1,71 @@
+//! What was changed of a session's network since it was created. Any process may change it, also
+//! while another one has the session open, which then follows.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use brig_egress::{Layer, LayerKind};
+
+use super::Store;
+use super::atomic::{read_json, write_json};
+use super::flock::FileLock;
+use super::home::RECORD;
+use crate::{AgentId, Error, Result, SessionId};
+
+const FILE: &str = "network.json";
+const LOCK: &str = "network.lock";
+
+impl Store {
+    pub fn network_file(&self, agent: &AgentId, id: &SessionId) -> NetworkFile {
+        NetworkFile(self.session_path(agent, id).join(FILE))
+    }
+
+    /// Changes it; returns what it was and what it is. Nothing if there is no such session.
+    pub fn change_network(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+        change: impl FnOnce(&mut Layer),
+    ) -> Result<Option<(Layer, Layer)>> {
+        let folder = self.session_path(agent, id);
+        let failed = |error: io::Error| Error::io(format!("session `{id}`"), error);
+        if !folder.join(RECORD).exists() {
+            return Ok(None);
+        }
+        let lock = match FileLock::exclusive(&folder.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            lock => lock.map_err(failed)?,
+        };
+        let file = NetworkFile(folder.join(FILE));
+        let before = file.read().map_err(failed)?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after != before {
+            write_json(&file.0, &after).map_err(failed)?;
+        }
+        drop(lock);
+        Ok(Some((before, after)))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkFile(PathBuf);
+
+impl NetworkFile {
+    pub fn read(&self) -> io::Result<Layer> {
+        match read_json(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Layer::new(LayerKind::Session))
+            }
+            read => read,
+        }
+    }
+
+    /// Another one whenever it was changed: it is replaced as a whole.
+    pub fn stamp(&self) -> Option<(u64, SystemTime)> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = self.0.metadata().ok()?;
+        Some((metadata.ino(), metadata.modified().ok()?))
+    }
+}
