@@ -27,6 +27,14 @@ impl Pending {
         Self(State::Waiting(promise))
     }
 
+    /// The same, or the error if it is already known that the records cannot be kept.
+    pub fn unless_failed(self) -> Result<Self, RecordError> {
+        match self.0 {
+            State::Ready(Err(error)) => Err(error),
+            other => Ok(Self(other)),
+        }
+    }
+
     /// Blocks the thread until the records are safe.
     pub fn wait(self) -> Answer {
         match self.0 {

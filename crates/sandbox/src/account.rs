@@ -22,6 +22,8 @@ pub(crate) struct Account {
     action: &'static str,
     code_digest: String,
     pub attempts: Arc<Attempts>,
+    /// Records that wait for the one of the start, to be written with it.
+    pub before: Vec<Record>,
     /// The digest of the policy that decided.
     pub policy: Option<String>,
     started: Timestamp,
@@ -41,6 +43,7 @@ impl Account {
             owner,
             execution,
             attempts: Arc::new(attempts),
+            before: Vec::new(),
             step,
             action: action(&request.work).name(),
             code_digest: match &request.work {

@@ -34,7 +34,7 @@ pub(crate) async fn start(
         shared,
     };
     for fact in once.plan.created(once.shared.backend.name()) {
-        once.shared.recorder.note(owner.record(None, fact))?;
+        once.account.before.push(owner.record(None, fact));
     }
     let work = (&prepared.exec.work, &prepared.facts);
     let last = Some(Fact::SessionDestroyed);
@@ -42,7 +42,7 @@ pub(crate) async fn start(
         .shared
         .decide(&mut once.account, work, &once.plan, last)
         .await?;
-    let begun = once.shared.begin(&once.account);
+    let begun = once.shared.begin(&mut once.account)?;
     let instance = match once.shared.backend.create(&once.plan).await {
         Ok(instance) => instance,
         Err(error) => {

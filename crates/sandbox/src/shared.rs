@@ -91,7 +91,8 @@ impl Shared {
         Account::open(owner, execution, step, request, recorder)
     }
 
-    /// Decides, and records the decision. A denial is an error; `last` is recorded after it.
+    /// Decides. What is allowed is recorded together with its start; a denial is recorded at once,
+    /// with `last` after it, and is an error.
     pub async fn decide(
         &self,
         account: &mut Account,
@@ -119,20 +120,23 @@ impl Shared {
             account.policy = policies.policy_digest();
         }
         if decision.allowed {
-            // Made safe by the start of the execution, which comes next.
-            self.recorder.note(account.decided(&decision))?;
+            account.before.push(account.decided(&decision));
             return Ok(decision);
         }
-        let mut records = account.denied(&decision, plan, self.backend.name());
+        let mut records = std::mem::take(&mut account.before);
+        records.extend(account.denied(&decision, plan, self.backend.name()));
         records.extend(last.map(|fact| account.owner.record(None, fact)));
         self.recorder.conclude(records).await?;
         let report = self.report(account, decision, plan, None);
         Err(Error::Denied(Box::new(report)))
     }
 
-    /// Begins to record that an execution begins, so that an instance can be started meanwhile.
-    pub fn begin(&self, account: &Account) -> Pending {
-        self.recorder.begin(vec![account.begins()])
+    /// Begins to record that an execution begins, and what came before, so that an instance can be
+    /// started meanwhile.
+    pub fn begin(&self, account: &mut Account) -> Result<Pending> {
+        let mut records = std::mem::take(&mut account.before);
+        records.push(account.begins());
+        Ok(self.recorder.begin(records).unless_failed()?)
     }
 
     /// The right to run, once the beginning is safely on record. The only place where a permit

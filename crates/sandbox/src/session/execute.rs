@@ -82,7 +82,7 @@ impl Session {
         let decision = shared
             .decide(&mut account, (&request.work, facts), &plan, None)
             .await?;
-        let begun = shared.begin(&account);
+        let begun = shared.begin(&mut account)?;
         let live = match self.inner.live(shared).await {
             Ok(live) => live,
             Err(error) => {
