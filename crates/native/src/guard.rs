@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct NativeGuard {
     overlay: bool,
     disk_limit: u64,
     peak: AtomicU64,
+    /// Whether an execution was counted already.
+    counted: AtomicBool,
     /// Held while the workspace is mirrored.
     saving: Arc<tokio::sync::Mutex<()>>,
     /// Whether everything is freed. Held while that is being done, which may be given up and taken
@@ -92,6 +94,7 @@ impl NativeGuard {
             overlay: overlay_layers && !plan.layers().is_empty(),
             disk_limit: plan.limits().disk_bytes.value,
             peak: AtomicU64::new(0),
+            counted: AtomicBool::new(false),
             saving: Arc::default(),
             released: tokio::sync::Mutex::new(false),
         }
@@ -234,6 +237,23 @@ impl Guard for NativeGuard {
         match self.group.as_ref().filter(|_| self.cgroup_memory) {
             Some(group) => group.peak_memory(),
             None => Some(self.peak.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn forget_peak(&self) -> bool {
+        self.peak.store(0, Ordering::Relaxed);
+        let untouched = !self.counted.swap(true, Ordering::Relaxed);
+        match self.group.as_ref().filter(|_| self.cgroup_memory) {
+            Some(group) => untouched || group.forget_peak(),
+            None => true,
+        }
+    }
+
+    fn largest_file(&self) -> u64 {
+        if self.host_workspace {
+            u64::MAX
+        } else {
+            self.disk_limit
         }
     }
 

@@ -277,6 +277,11 @@ impl Group {
         read_number(&self.files.peak).or_else(|| read_number(&self.files.current))
     }
 
+    /// Counts the peak anew. Only version 1 can, for everybody who asks.
+    pub fn forget_peak(&self) -> bool {
+        self.files.peak.ends_with(v1::PEAK) && std::fs::write(&self.files.peak, "0").is_ok()
+    }
+
     /// What the buffers of TCP take, where nothing else counts them.
     pub fn tcp_memory(&self) -> u64 {
         self.files.tcp.as_deref().and_then(read_number).unwrap_or(0)

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Files, Group, Numbers};
 
+pub const PEAK: &str = "memory.max_usage_in_bytes";
+
 /// The folder of each controller's tree that this process is in, if it may make groups there.
 #[derive(Clone, Debug, Default)]
 pub struct Trees {
@@ -110,7 +112,7 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
             group.files.tcp = Some(folder.join("memory.kmem.tcp.usage_in_bytes"));
         }
         group.files.oom = folder.join("memory.oom_control");
-        group.files.peak = folder.join("memory.max_usage_in_bytes");
+        group.files.peak = folder.join(PEAK);
     }
     if let Some(tree) = &trees.pids {
         let folder = make(&mut group, tree)?;

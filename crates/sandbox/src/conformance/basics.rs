@@ -188,6 +188,17 @@ pub async fn usage_is_measured(fixture: Fixture) -> Done {
     Ok(())
 }
 
+/// Not that of an earlier one in the same session.
+pub async fn the_peak_is_that_of_one_execution(fixture: Fixture) -> Done {
+    let session = fixture.session().await?;
+    let hungry = "head -c 90000000 /dev/zero | tail -c 80000000 | wc -c";
+    let large = outcome(run(&session, sh(hungry)).await?)?.usage;
+    check!(large.peak_memory_bytes > 70_000_000, "{large:?}");
+    let small = outcome(run(&session, sh("true")).await?)?.usage;
+    check!(small.peak_memory_bytes < 50_000_000, "{small:?}");
+    Ok(())
+}
+
 pub async fn a_run_on_its_own_leaves_nothing(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let config = SessionConfig::default();

@@ -86,6 +86,7 @@ cases! {
         code_of_any_size_runs
         every_execution_has_a_fresh_interpreter
         an_execution_has_its_own_folder
+        the_peak_is_that_of_one_execution
         usage_is_measured
         a_run_on_its_own_leaves_nothing
     }

@@ -1,5 +1,6 @@
 //! One execution through the guest.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use brig_wire::{Exit, FromGuest, Spawn, ToGuest};
@@ -52,6 +53,9 @@ pub async fn run<G: Guard>(
 
     let network = instance.network.as_ref();
     let _admitted = network.map(|network| network.admit(permit.attempts()));
+    let company = Company::join(&instance.running);
+    // What was used before, or beside it, is not its own.
+    let own_peak = company.alone && instance.guard.forget_peak();
     let begun = Instant::now();
     let mark = instance.guard.mark();
     connection.send(&ToGuest::Spawn(Box::new(spawn)))?;
@@ -64,6 +68,7 @@ pub async fn run<G: Guard>(
         connection,
         numbers,
         mark,
+        own_peak,
         limit: instance.limits.output_bytes.value,
         kill_on_overflow: instance.limits.output_overflow == OutputOverflow::Kill && !terminal,
         events,
@@ -219,10 +224,31 @@ async fn feed(
     let _ = connection.send_end(channel);
 }
 
+/// Counts an execution among those that are under way.
+struct Company<'a> {
+    running: &'a AtomicUsize,
+    alone: bool,
+}
+
+impl<'a> Company<'a> {
+    fn join(running: &'a AtomicUsize) -> Self {
+        let alone = running.fetch_add(1, Ordering::SeqCst) == 0;
+        Self { running, alone }
+    }
+}
+
+impl Drop for Company<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 struct Running<'a> {
     connection: &'a Connection,
     numbers: Numbers,
     mark: Mark,
+    /// Whether the peak of the whole instance is that of this execution.
+    own_peak: bool,
     limit: u64,
     kill_on_overflow: bool,
     events: Option<mpsc::Sender<Event>>,
@@ -329,9 +355,11 @@ impl Running<'_> {
             _ if exit_code != 0 => instance.guard.verdict(self.mark),
             _ => None,
         };
-        let peak = exit
-            .peak_memory_bytes
-            .max(instance.guard.peak_memory().unwrap_or(0));
+        let whole = self
+            .own_peak
+            .then(|| instance.guard.peak_memory())
+            .flatten();
+        let peak = exit.peak_memory_bytes.max(whole.unwrap_or(0));
         Outcome {
             exit_code,
             signal,

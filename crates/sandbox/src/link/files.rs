@@ -48,6 +48,7 @@ pub async fn get(
     connection: &Connection,
     path: &str,
     into: &mut (dyn AsyncWrite + Send + Unpin),
+    most: u64,
 ) -> Result<u64> {
     let (id, channel) = (connection.number(), connection.number());
     let (mut inbox, mut route) = connection.open(id, &[channel], &[])?;
@@ -61,6 +62,12 @@ pub async fn get(
         match inbox.recv().await {
             Some(Incoming::Data { bytes, .. }) => {
                 received += bytes.len() as u64;
+                if received > most {
+                    return Err(Error::File {
+                        path: path.into(),
+                        problem: format!("it is longer than the {most} bytes that fit the disk"),
+                    });
+                }
                 into.write_all(&bytes)
                     .await
                     .map_err(|error| Error::io(format!("write the content of {path}"), error))?;

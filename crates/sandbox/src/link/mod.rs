@@ -9,6 +9,7 @@ mod language;
 mod outgoing;
 
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -57,6 +58,12 @@ pub trait Guard: Send + Sync + std::fmt::Debug {
     /// The most memory the instance has used as a whole, where that is known.
     fn peak_memory(&self) -> Option<u64>;
 
+    /// Counts that peak anew from here on, if it can.
+    fn forget_peak(&self) -> bool;
+
+    /// The most bytes that a file of the workspace can have. A guest that sends more lies.
+    fn largest_file(&self) -> u64;
+
     fn process_id(&self) -> Option<u32>;
 
     /// See [`Instance::save`].
@@ -80,6 +87,8 @@ pub struct GuestInstance<G> {
     env: Vec<(String, String)>,
     workspace: String,
     network: Option<Network>,
+    /// Executions that are under way.
+    running: AtomicUsize,
 }
 
 impl<G: Guard> GuestInstance<G> {
@@ -124,6 +133,7 @@ impl<G: Guard> GuestInstance<G> {
                         env,
                         workspace,
                         network: None,
+                        running: AtomicUsize::new(0),
                     });
                 }
                 Err(error) => error,
@@ -175,7 +185,8 @@ impl<G: Guard> Instance for GuestInstance<G> {
         path: &str,
         into: &mut (dyn AsyncWrite + Send + Unpin),
     ) -> Result<u64> {
-        files::get(&self.connection, path, into).await
+        let most = self.guard.largest_file();
+        files::get(&self.connection, path, into, most).await
     }
 
     async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>> {

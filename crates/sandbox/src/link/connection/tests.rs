@@ -163,3 +163,27 @@ async fn what_nobody_waits_for_any_more_is_ended() {
     let routes = connection.shared.routes();
     assert!(routes.receiving.is_empty() && routes.sending.is_empty());
 }
+
+#[tokio::test]
+async fn a_file_without_end_is_not_fetched() {
+    use tokio::io::AsyncWriteExt;
+    let (connection, mut guest) = connect();
+    let endless = async {
+        let frame = next_frame(&mut guest).await;
+        let Ok(ToGuest::Get { channel, .. }) = brig_wire::from_bytes(&frame.payload) else {
+            panic!("a file was asked for");
+        };
+        let piece = brig_wire::encode(Kind::Data, channel, &[7; 1000]);
+        loop {
+            guest.write_all(&piece).await.unwrap();
+            assert_eq!(next_frame(&mut guest).await.kind, Kind::Credit);
+        }
+    };
+    let mut kept = Vec::new();
+    let fetched = tokio::select! {
+        () = endless => unreachable!(),
+        fetched = crate::link::files::get(&connection, "file", &mut kept, 10_000) => fetched,
+    };
+    assert!(fetched.unwrap_err().to_string().contains("longer than"));
+    assert_eq!(kept.len(), 10_000);
+}
