@@ -293,3 +293,41 @@ fn gateways_do_not_share_rules() {
     assert!(one.get("http://two.example/").starts_with("HTTP/1.1 403"));
     assert!(two.get("http://one.example/").starts_with("HTTP/1.1 403"));
 }
+
+#[test]
+fn many_bytes_pass_unchanged_both_ways_and_are_counted() {
+    const MANY: usize = 40_000_000;
+    let lab = Lab::new(allowing(&["good.example:7"]));
+    lab.name("good.example", &[PUBLIC])
+        .route(PUBLIC, 7, echoes());
+    let (stream, head) = lab.tunnel("good.example:7");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let byte = |at: usize| (at * 31 % 251) as u8;
+    let mut sender = stream.try_clone().expect("the same stream");
+    let sending = std::thread::spawn(move || {
+        // It must not look like the beginning of a request.
+        sender.write_all(&[0]).expect("open");
+        let bytes: Vec<u8> = (0..MANY).map(byte).collect();
+        sender.write_all(&bytes).expect("open");
+        sender.shutdown(std::net::Shutdown::Write).expect("open");
+    });
+    let mut all = Vec::new();
+    (&stream).read_to_end(&mut all).expect("the end");
+    sending.join().expect("sent");
+    assert_eq!(all.len(), MANY + 1);
+    assert!(
+        all.iter()
+            .skip(1)
+            .enumerate()
+            .all(|(at, got)| *got == byte(at))
+    );
+    eventually("the end is told", || {
+        !lab.seen.closed.lock().expect("not poisoned").is_empty()
+    });
+    let closed = lab.seen.closed.lock().expect("not poisoned")[0].clone();
+    assert_eq!(
+        (closed.sent, closed.received),
+        (MANY as u64 + 1, MANY as u64 + 1)
+    );
+    assert!(closed.end.is_none());
+}

@@ -12,6 +12,7 @@ mod refuse;
 mod relay;
 mod serve;
 mod socks;
+mod splice;
 mod stream;
 mod transparent;
 mod tunnel;

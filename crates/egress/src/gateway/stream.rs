@@ -37,6 +37,14 @@ impl<S> Prefixed<S> {
         self
     }
 
+    pub fn take_prefix(&mut self) -> BytesMut {
+        std::mem::take(&mut self.prefix)
+    }
+
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     /// Lets go of bytes that were understood.
     pub fn advance(&mut self, bytes: usize) {
         self.prefix.advance(bytes.min(self.prefix.len()));
