@@ -191,6 +191,8 @@ fn connections_that_are_no_longer_allowed_are_closed() {
     assert!(read_head(&mut web).starts_with("HTTP/1.1 200"));
     web.read_exact(&mut [0; 8]).expect("a body");
 
+    assert_eq!(plain.open(), 1, "kept for the next request");
+
     let blocked = rules(&["goes.example", "tls.example", "web.example"]);
     let generation = lab
         .rules
@@ -198,6 +200,7 @@ fn connections_that_are_no_longer_allowed_are_closed() {
     assert_eq!(generation, 1);
     assert!(is_closed(&mut goes));
     assert!(is_closed(&mut silent));
+    eventually("the kept connection is closed", || plain.open() == 0);
     stays.write_all(b"\0").expect("open");
     stays
         .read_exact(&mut [0])

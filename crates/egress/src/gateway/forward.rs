@@ -17,14 +17,15 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::meter::{Meter, Ticket};
+use super::meter::{Meter, Ticket, holds};
 use super::refuse::{Body, REASON_HEADER};
 use super::stream::Metered;
+use crate::decision::Decision;
+use crate::rules::RuleSet;
 
 /// A connection to a server.
 pub(super) struct Upstream {
-    host: Result<Host, String>,
-    port: Option<u16>,
+    decision: Decision,
     pub address: Option<IpAddr>,
     pub meter: Arc<Meter>,
     sender: SendRequest<Incoming>,
@@ -52,8 +53,7 @@ impl Upstream {
             let _ = connection.with_upgrades().await;
         });
         Ok(Self {
-            host: ticket.decision.host.clone(),
-            port: ticket.decision.port,
+            decision: ticket.decision.clone(),
             address: ticket.address,
             meter: ticket.meter.clone(),
             sender,
@@ -62,7 +62,12 @@ impl Upstream {
     }
 
     pub fn is_to(&self, host: &Host, port: u16) -> bool {
-        self.host.as_ref() == Ok(host) && self.port == Some(port)
+        self.decision.host.as_ref() == Ok(host) && self.decision.port == Some(port)
+    }
+
+    /// Whether the rules still allow it.
+    pub fn holds(&self, rules: &RuleSet) -> bool {
+        holds(&self.decision, self.address, rules)
     }
 
     /// Whether another request can be sent.
@@ -84,7 +89,7 @@ impl Upstream {
         let wanted = is_websocket(request.headers());
         clean(request.headers_mut(), wanted);
         request.headers_mut().remove(header::EXPECT);
-        if let (Ok(host), Some(port)) = (&self.host, self.port) {
+        if let (Ok(host), Some(port)) = (&self.decision.host, self.decision.port) {
             let value = match (host, port) {
                 (Host::Address(IpAddr::V6(_)), 80) => format!("[{host}]"),
                 (host, 80) => host.to_string(),

@@ -22,6 +22,7 @@ use super::relay::relay;
 use super::stream::{Metered, Prefixed};
 use super::{Gateway, Stream, lock, tunnel};
 use crate::decision::{Decision, Protocol, Reason};
+use crate::rules::RuleSet;
 
 /// One connection of a client.
 struct Session {
@@ -90,7 +91,7 @@ async fn serve<S: Stream>(
         .without_shutdown();
     let parts = tokio::select! {
         ended = connection => ended,
-        ticket = session.revoked() => return ticket.ends(Reason::Revoked),
+        () = session.revoked() => return,
         () = meter.idle(limits.idle) => return,
     };
     let Ok(Parts { io, read_buf, .. }) = parts else {
@@ -113,19 +114,26 @@ async fn serve<S: Stream>(
 }
 
 impl Session {
-    /// Returns once what is under way is no longer allowed.
-    async fn revoked(&self) -> Arc<Ticket> {
+    /// Returns once what is under way is no longer allowed, having told it why.
+    async fn revoked(&self) {
+        let mut rules = self.gateway.shared.rules.watch();
         loop {
-            let changed = self.changed.notified();
             let current = lock(&self.current).upgrade();
+            let current = current.as_deref().or(self.only.as_ref());
             tokio::select! {
-                () = changed => {}
-                () = async { match &current { Some(ticket) => ticket.revoked().await, None => pending().await } } => {
-                    if let Some(ticket) = current {
-                        return ticket;
-                    }
+                () = self.changed.notified() => {}
+                _ = rules.changed() => self.let_go(&rules.borrow_and_update()),
+                () = async { match current { Some(ticket) => ticket.revoked().await, None => pending().await } } => {
+                    return current.map_or((), |ticket| ticket.ends(Reason::Revoked));
                 }
             }
+        }
+    }
+
+    /// Closes a connection that was kept for later and may not be used any more.
+    fn let_go(&self, rules: &RuleSet) {
+        if let Ok(mut kept) = self.upstream.try_lock() {
+            kept.take_if(|kept| !kept.holds(rules));
         }
     }
 

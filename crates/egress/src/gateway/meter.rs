@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use brig_hosts::Host;
+
 use super::{Gateway, lock};
 use crate::decision::{Decision, Reason};
 use crate::record::Closed;
+use crate::rules::RuleSet;
 
 /// Bytes through one connection to the outside, and when the last one came.
 #[derive(Debug)]
@@ -111,15 +114,19 @@ impl Ticket {
         }
     }
 
-    fn holds(&self, rules: &crate::rules::RuleSet) -> bool {
-        let (Ok(host), Some(port)) = (&self.decision.host, self.decision.port) else {
-            return false;
-        };
-        let is_name = matches!(host, brig_hosts::Host::Name(_));
-        rules.decide(host, port, self.decision.protocol).allowed
-            && (self.address.filter(|_| is_name))
-                .is_none_or(|address| rules.check_address(address, port).is_ok())
+    fn holds(&self, rules: &RuleSet) -> bool {
+        holds(&self.decision, self.address, rules)
     }
+}
+
+/// Whether what was decided would be decided again.
+pub(super) fn holds(decision: &Decision, address: Option<IpAddr>, rules: &RuleSet) -> bool {
+    let (Ok(host), Some(port)) = (&decision.host, decision.port) else {
+        return false;
+    };
+    let led_to = address.filter(|_| matches!(host, Host::Name(_)));
+    rules.decide(host, port, decision.protocol).allowed
+        && led_to.is_none_or(|address| rules.check_address(address, port).is_ok())
 }
 
 impl Drop for Ticket {

@@ -17,6 +17,8 @@ pub struct Server {
     pub requests: Arc<Mutex<Vec<String>>>,
     /// How many connections were accepted.
     pub accepted: Arc<Mutex<usize>>,
+    /// How many have ended.
+    pub ended: Arc<Mutex<usize>>,
 }
 
 /// A certificate for all names that tests use.
@@ -83,19 +85,25 @@ impl Server {
             address: listener.local_addr().expect("an address"),
             requests: Arc::default(),
             accepted: Arc::default(),
+            ended: Arc::default(),
         };
         let (requests, accepted) = (server.requests.clone(), server.accepted.clone());
+        let ended = server.ended.clone();
         let tls = identity.map(|identity| identity.config.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 *accepted.lock().expect("not poisoned") += 1;
                 let (requests, tls, folder) = (requests.clone(), tls.clone(), folder.clone());
-                std::thread::spawn(move || match tls {
-                    Some(tls) => {
-                        let session = ServerConnection::new(tls).expect("a session");
-                        serve(StreamOwned::new(session, stream), &requests, folder);
+                let ended = ended.clone();
+                std::thread::spawn(move || {
+                    match tls {
+                        Some(tls) => {
+                            let session = ServerConnection::new(tls).expect("a session");
+                            serve(StreamOwned::new(session, stream), &requests, folder);
+                        }
+                        None => serve(stream, &requests, folder),
                     }
-                    None => serve(stream, &requests, folder),
+                    *ended.lock().expect("not poisoned") += 1;
                 });
             }
         });
@@ -104,6 +112,12 @@ impl Server {
 
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("not poisoned").clone()
+    }
+
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        let ended = *self.ended.lock().expect("not poisoned");
+        self.accepted() - ended
     }
 
     pub fn accepted(&self) -> usize {
