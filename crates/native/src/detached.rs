@@ -13,6 +13,9 @@ use rustix::mount::OpenTreeFlags;
 
 use crate::identity::{Identity, ranges};
 
+const UNMAPPED: &str = "its file system can't show it under another owner, and only its owner may \
+    write there; start Brig as the owner, let others write (chmod o+w), or mount it read-only";
+
 /// Clones what the plan has checked, and nothing that has taken its place since.
 pub fn open(mount: &CheckedMount, identity: &Identity) -> Result<OwnedFd> {
     let refuse = |error: io::Error| Error::MountRefused {
@@ -40,7 +43,13 @@ pub fn open(mount: &CheckedMount, identity: &Identity) -> Result<OwnedFd> {
             if matches!(
                 Errno::from_io_error(&error),
                 Some(Errno::INVAL | Errno::PERM)
-            ) => {}
+            ) =>
+        {
+            let theirs = stat.st_uid == identity.uid || stat.st_mode & 0o002 != 0;
+            if mount.writable && !theirs {
+                return Err(refuse(io::Error::other(UNMAPPED)));
+            }
+        }
         mapped => mapped.map_err(refuse)?,
     }
     Ok(tree)
