@@ -24,8 +24,8 @@ pub use context::{Extra, OwnFact, Request};
 pub use decision::{Action, AllowAll, Decider, Decision};
 pub use diff::{Change, Direction, diff};
 pub use document::{
-    CONTROLS, Condition, Defaults, Digest, Document, FACTS, Given, HostPattern, HostRule, Limits,
-    Loaded, Mounts, Operator, Rule, Verdict, reference, schema,
+    CONTROLS, Condition, Defaults, Digest, Document, FACTS, Given, HostRule, Limits, Loaded,
+    Mounts, Operator, Rule, Verdict, reference, schema,
 };
 pub use engine::Answer;
 pub use eval::eval_line;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use brig_egress::{Layer, LayerKind, Rule};
+use brig_egress::{Layer, LayerKind};
 use brig_policy::{Document, Given, PolicySet, Verdict};
 
 use crate::config::{Limit, MIB, MountSpec};
@@ -20,7 +20,7 @@ impl SessionConfig {
             self.set_variables(document)?;
             self.show_folders(document);
             self.ask_for_controls(document);
-            self.open_network(document)?;
+            self.open_network(document);
         }
         self.policies = Some(policies);
         Ok(self)
@@ -88,23 +88,15 @@ impl SessionConfig {
     }
 
     /// The hosts of all policies together; each is one more way out.
-    fn open_network(&mut self, document: &Document) -> Result<()> {
+    fn open_network(&mut self, document: &Document) {
         self.network.open |= document.defaults().network.value == Verdict::Allow;
-        let rules = document
-            .network_allowlist()
-            .iter()
-            .map(|given| {
-                Rule::parse(&given.value.to_string()).map_err(|error| Error::InvalidConfig {
-                    what: "network_allowlist",
-                    problem: format!("{error} (policy `{}`)", document.name()),
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let rules: Vec<_> = (document.network_allowlist().iter())
+            .map(|given| given.value.clone())
+            .collect();
         if !rules.is_empty() {
             let layer = Layer::new(LayerKind::Policy).allow(rules);
             self.network.layers.push(layer);
         }
-        Ok(())
     }
 
     fn ask_for_controls(&mut self, document: &Document) {

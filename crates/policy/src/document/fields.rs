@@ -108,7 +108,7 @@ pub(crate) const DOCUMENT: &[Field] = &[
         .default("true"),
     Field::new("scope", Kind::Name, "In a folder: the paths that the policy is for, as a glob over the path below the root, in which `*` also matches `/`.")
         .nullable(),
-    Field::new("network_allowlist", Kind::Hosts, "Hosts that may be reached: `host`, `*.domain`, an address or a network such as `10.0.0.0/8`, each with an optional `:port`.")
+    Field::new("network_allowlist", Kind::Hosts, "Hosts that may be reached: `host`, `*.domain`, an address or a network such as `10.0.0.0/8`, each with an optional `:port` or `:*`.")
         .default("[]"),
     Field::new("tool_allowlist", Kind::Tools, "Tools that may be called. No others can be.").default("[]"),
     Field::new("sandbox_mounts", Kind::Object(MOUNTS), "Folders of the host that the sandbox sees.")

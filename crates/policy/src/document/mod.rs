@@ -23,9 +23,9 @@ use crate::problem::{Log, Position, Problem, Problems};
 use crate::tree::{self, Compat, Format, Node};
 use crate::value::Value;
 
+pub use brig_hosts::Rule as HostRule;
 pub use canonical::Digest;
 pub use fields::{CONTROLS, FACTS};
-pub use host::{HostPattern, HostRule};
 pub use reference::reference;
 pub use schema::schema;
 

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use super::fields::{self, CONTROLS, FACTS};
+use super::host::{host, warn};
 use super::typed::{Object, Reader};
-use super::{
-    Condition, Defaults, Document, Given, HostRule, Limits, Mounts, Operator, Rule, Verdict,
-};
+use super::{Condition, Defaults, Document, Given, Limits, Mounts, Operator, Rule, Verdict};
 use crate::pattern::Pattern;
 use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
 use crate::tree::{Compat, Node};
@@ -31,7 +30,9 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
         .text(&object, "scope", &root)
         .map(|scope| scope.value);
     let inherit = reader.flag(&object, "inherit", &root).unwrap_or(true);
-    let hosts = reader.list(&object, "network_allowlist", &root, HostRule::parse);
+    let hosts = reader.list(&object, "network_allowlist", &root, host);
+    let hosts = hosts.unwrap_or_default();
+    warn(&mut reader, &hosts, &root.key("network_allowlist"));
     let tools = reader.list(&object, "tool_allowlist", &root, tool);
     let denied = reader.list(&object, "command_denylist", &root, command);
     Some(Document {
@@ -44,7 +45,7 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
         limits,
         inherit,
         scope,
-        network_allowlist: hosts.unwrap_or_default(),
+        network_allowlist: hosts,
         tool_allowlist: tools.unwrap_or_default(),
         mounts: mounts(&mut reader, &object, &root),
         command_denylist: denied.unwrap_or_default(),

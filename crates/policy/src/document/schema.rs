@@ -98,7 +98,7 @@ fn kind(kind: Kind) -> Map {
         }
         Kind::Choice(choices) => return choice(choices),
         Kind::Any => {}
-        Kind::Hosts => return list(text(r"^(\*\.)?[^\s,*@]+$")),
+        Kind::Hosts => return list(text(r"^(\*\.)?[^\s,*@]+(:\*)?$")),
         Kind::Tools => return list(text(r"^[^\s,]([^,]*[^\s,])?$")),
         Kind::Commands => return list(text(r"^(/[^\s,]*)?[^\s,/]+$")),
         Kind::Controls => return list(choice(CONTROLS)),

@@ -279,6 +279,30 @@ fn bombs_end_quickly() {
 }
 
 #[test]
+fn hosts_have_one_form_and_wide_ones_are_told() {
+    let text = "name: n\nnetwork_allowlist: [PyPI.org., 'Bücher.example:*', '*.github.io']\n";
+    let loaded = Document::load("p.yaml", text, Compat::Strict);
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+    let hosts = loaded.document.network_allowlist().iter();
+    let hosts: Vec<String> = hosts.map(|given| given.value.to_string()).collect();
+    assert_eq!(
+        hosts,
+        ["pypi.org", "xn--bcher-kva.example:*", "*.github.io"]
+    );
+    let [warning] = loaded.warnings.as_slice() else {
+        panic!("{:#?}", loaded.warnings);
+    };
+    assert_eq!(warning.code, "policy.public-host");
+    let text = "name: n\nnetwork_allowlist: ['*.com']\n";
+    let problems = Document::load("p.yaml", text, Compat::Strict).expect_err("too wide");
+    assert!(
+        problems
+            .to_string()
+            .contains("anyone can register a name below `com`")
+    );
+}
+
+#[test]
 fn with_agt_nonsense_is_a_warning() {
     let text = "
 name: lenient
