@@ -1,8 +1,14 @@
 //! Feeds mutated bytes to everything that reads from inside the sandbox. The same entry function is
 //! fuzzed with coverage in `fuzz/`.
 
+mod common;
 #[path = "../../../fuzz/egress.rs"]
 mod entry;
+
+use brig_egress::Entry;
+use common::server::Server;
+use common::{Lab, PUBLIC, allowing};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const INPUTS: usize = 20_000;
 
@@ -31,6 +37,81 @@ fn a_sandbox_can_send_anything() {
             "{kind}: {accepted}"
         );
     }
+}
+
+/// Requests of one sort and the other, in any mixture.
+const REQUESTS: [&[u8]; 6] = [
+    b"GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    b"GET http://evil.io/ HTTP/1.1\r\nHost: evil.io\r\n\r\n",
+    b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"CONNECT good.example:80 HTTP/1.1\r\nHost: good.example:80\r\n\r\nGET / HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    b"\x05\x01\x00\x05\x01\x00\x03\x0cgood.example\x00\x50GET / HTTP/1.1\r\nHost: good.example\r\n\r\n",
+];
+
+#[test]
+fn whatever_is_asked_only_the_allowed_host_is_reached() {
+    const ROUNDS: usize = 3000;
+    let server = Server::plain();
+    let lab = Lab::new(allowing(&["good.example"]));
+    lab.name("good.example", &[PUBLIC])
+        .route(PUBLIC, 80, server.address)
+        .route(PUBLIC, 443, server.address);
+    let mut random = Random(11);
+    let inputs: Vec<Vec<u8>> = (0..ROUNDS)
+        .map(|_| {
+            let parts = 1 + random.below(3);
+            let mut input: Vec<u8> = (0..parts)
+                .flat_map(|_| REQUESTS[random.below(REQUESTS.len())].to_vec())
+                .collect();
+            for _ in 0..random.below(4) {
+                random.change(&mut input);
+            }
+            input
+        })
+        .collect();
+    let mut answered = 0;
+    for input in inputs.chunks(50) {
+        let served = input.iter().map(|input| {
+            let (gateway, input) = (lab.gateway.clone(), input.clone());
+            async move {
+                let (mut near, far) = tokio::io::duplex(64 * 1024);
+                let serving = gateway.connection(far, Entry::Proxy, None);
+                let asking = async move {
+                    let _ = near.write_all(&input).await;
+                    let _ = near.shutdown().await;
+                    let mut said = Vec::new();
+                    let _ = near.read_to_end(&mut said).await;
+                    said
+                };
+                tokio::join!(serving, asking).1
+            }
+        });
+        let mut all = tokio::task::JoinSet::new();
+        let said = lab.block_on(async {
+            served.for_each(|one| drop(all.spawn(one)));
+            all.join_all().await
+        });
+        answered += said.iter().filter(|said| contains(said, b"200 OK")).count();
+    }
+    assert!(answered > ROUNDS / 4, "{answered}");
+    assert!(lab.looked_up().iter().all(|name| name == "good.example"));
+    assert!(
+        lab.dialled()
+            .iter()
+            .all(|address| address.starts_with(PUBLIC))
+    );
+    for head in server.requests() {
+        let hosts = head
+            .lines()
+            .filter(|line| line.to_ascii_lowercase().starts_with("host:"));
+        let hosts: Vec<&str> = hosts.collect();
+        assert_eq!(hosts, ["host: good.example"], "{head}");
+    }
+}
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    all.windows(part.len()).any(|window| window == part)
 }
 
 struct Random(u64);

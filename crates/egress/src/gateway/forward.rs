@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use brig_hosts::Host;
 use bytes::Bytes;
@@ -16,12 +17,15 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::meter::{Meter, Ticket, holds};
 use super::refuse::{Body, REASON_HEADER};
 use super::stream::Metered;
 use crate::decision::Decision;
 use crate::rules::RuleSet;
+
+const BRIEFLY: Duration = Duration::from_millis(500);
 
 /// A connection to a server.
 pub(super) struct Upstream {
@@ -72,7 +76,8 @@ impl Upstream {
 
     /// Whether another request can be sent.
     pub async fn is_ready(&mut self) -> bool {
-        self.sender.ready().await.is_ok()
+        // One that is still busy with the last request is not waited for.
+        matches!(timeout(BRIEFLY, self.sender.ready()).await, Ok(Ok(())))
     }
 
     pub async fn forward(
