@@ -124,6 +124,15 @@ fn curl() {
         &run(&["-sS", "--cacert", &ca, "https://good.example/b"]),
         "hello /b",
     );
+    let old = run(&[
+        "-sS",
+        "--tls-max",
+        "1.2",
+        "--cacert",
+        &ca,
+        "https://good.example/old",
+    ]);
+    good(&old, "hello /old");
     let socks = format!("socks5h://{}", outside.lab.proxy);
     good(
         &run(&["-sS", "-x", &socks, "http://good.example/c"]),

@@ -115,6 +115,10 @@ fn connections_are_counted_and_one_more_is_closed() {
             .expect("sound");
         matches!(stream.read(&mut [0]), Ok(0)) || stream.write_all(b"GET").is_err()
     });
+    assert_eq!(
+        lab.last_denial(),
+        "`one more connection` is denied: too many connections are open"
+    );
     drop(half_open);
     eventually("there is room again", || {
         lab.get("http://good.example/").starts_with("HTTP/1.1 200")

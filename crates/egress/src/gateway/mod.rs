@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::decision::{Protocol, Reason};
 use crate::limits::Limits;
 use crate::net::{Dial, Resolve, System};
 use crate::record::Record;
@@ -148,14 +149,24 @@ impl Gateway {
         entry: Entry,
         dialled: Option<SocketAddr>,
     ) {
-        if let Some(slot) = self.slot() {
+        if let Some(slot) = self.slot(entry) {
             self.serve_stream(stream, entry, dialled, slot).await;
         }
     }
 
-    /// Room for one more connection.
-    fn slot(&self) -> Option<OwnedSemaphorePermit> {
-        self.shared.slots.clone().try_acquire_owned().ok()
+    /// Room for one more connection. That there is none is on record.
+    fn slot(&self, entry: Entry) -> Option<OwnedSemaphorePermit> {
+        let slot = self.shared.slots.clone().try_acquire_owned().ok();
+        if slot.is_none() {
+            let protocol = match entry {
+                Entry::Proxy => Protocol::Http,
+                Entry::Transparent => Protocol::Tcp,
+                Entry::Dns => Protocol::Dns,
+            };
+            let reason = Reason::Limit("too many connections are open");
+            self.malformed("one more connection", protocol, reason);
+        }
+        slot
     }
 
     async fn serve_stream<S: Stream>(

@@ -26,7 +26,7 @@ impl Gateway {
                 }
                 Err(error) => return Err(error),
             };
-            let (Some(slot), Ok(dialled)) = (self.slot(), stream.local_addr()) else {
+            let (Some(slot), Ok(dialled)) = (self.slot(entry), stream.local_addr()) else {
                 continue;
             };
             // Small messages are what proxies carry.
