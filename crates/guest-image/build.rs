@@ -43,8 +43,10 @@ fn main() {
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "building the guest failed");
 
-    let program = folder.join(&target).join("guest/brig-guest");
-    println!("cargo::rustc-env=BRIG_GUEST={}", program.display());
+    for (variable, name) in [("BRIG_GUEST", "brig-guest"), ("BRIG_SHIM", "brig-shim")] {
+        let program = folder.join(&target).join("guest").join(name);
+        println!("cargo::rustc-env={variable}={}", program.display());
+    }
 }
 
 fn var(name: &str) -> String {

@@ -136,8 +136,15 @@ pub struct Command {
     pub allowed: bool,
     pub code: String,
     pub rule: Option<String>,
+    /// As it was asked for.
     pub program: String,
+    /// What that turned out to be; nothing if there is no such file.
+    #[serde(default)]
+    pub path: Option<String>,
     pub arguments: Vec<String>,
+    /// The program that asked.
+    #[serde(default)]
+    pub parent: Option<String>,
     /// Where in the program it was asked for, if the interpreter told.
     pub caller: Option<String>,
 }

@@ -118,12 +118,12 @@ fn a_kept_policy_that_was_changed_is_refused() {
 #[test]
 fn a_session_that_the_backend_cannot_hold_is_refused_and_a_waiver_is_recorded() {
     let brig = Brig::new();
-    let lists = "command_denylist: [curl]\ncommand_allowlist: [ls]\ntool_allowlist: [t]\n";
+    let lists = "command_allowlist: [python3]\ntool_allowlist: [t]\n";
     brig.write(
         "lists.yaml",
         &format!("defaults: {{action: allow}}\n{lists}"),
     );
-    let controls = ["command-deny", "command-allow", "tools"];
+    let controls = ["tools"];
     for words in [
         vec!["session", "create", "s", "--json"],
         vec!["run", "--json", "-c", "print(1)"],

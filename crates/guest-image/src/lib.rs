@@ -3,3 +3,6 @@
 
 /// A static Linux executable.
 pub static GUEST: &[u8] = include_bytes!(env!("BRIG_GUEST"));
+
+/// A static Linux executable that stands in for programs that may not be run.
+pub static SHIM: &[u8] = include_bytes!(env!("BRIG_SHIM"));

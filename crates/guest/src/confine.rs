@@ -2,6 +2,7 @@
 //! the program.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use brig_wire::Confine;
 use landlock::{
@@ -75,10 +76,22 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
     if !scopes.is_empty() {
         handled = handled.scope(scopes)?;
     }
-    let mut ruleset = handled.create()?.add_rule(PathBeneath::new(
-        PathFd::new("/")?,
-        AccessFs::from_read(abi),
-    ))?;
+    // With a list of what may be executed, nothing else may be: least of all what was written here.
+    let (read, all) = match confine.executable {
+        Some(_) => (
+            AccessFs::from_read(abi) & !AccessFs::Execute,
+            all & !AccessFs::Execute,
+        ),
+        None => (AccessFs::from_read(abi), all),
+    };
+    let mut ruleset = handled
+        .create()?
+        .add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
+    for path in confine.executable.iter().flatten() {
+        if let Ok(fd) = PathFd::new(path) {
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::Execute))?;
+        }
+    }
     for path in &confine.writable {
         // What is not there can't be written to.
         let Ok(fd) = PathFd::new(path) else {
@@ -89,12 +102,21 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
         let access = if folder {
             all
         } else {
-            AccessFs::from_file(abi)
+            AccessFs::from_file(abi) & all
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
     }
     ruleset.no_new_privs(false).restrict_self()?;
     Ok(())
+}
+
+/// Asks outside about what the filter names. Whoever holds what is returned, decides.
+pub fn notify(confine: &Confine) -> Result<Option<OwnedFd>, Failure> {
+    if confine.notify.is_empty() {
+        return Ok(None);
+    }
+    let listener = brig_linux::seccomp::install_listened(&confine.notify);
+    listener.map(Some).step("install the filter that asks")
 }
 
 /// The last step: after it, only what the profile allows.

@@ -102,7 +102,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn start(confine: &Confine, setup: Option<&Setup>, stdio: Stdio) -> io::Result<Self> {
+    /// With a filter that asks outside, whoever is to be asked is handed out over `handoff`.
+    pub fn start(
+        confine: &Confine,
+        setup: Option<&Setup>,
+        stdio: Stdio,
+        handoff: Option<&OwnedFd>,
+    ) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let ((status, status_inside), (orders_inside, orders)) = (pipe()?, pipe()?);
         match clone::fork(clone::EXECUTION_NAMESPACES)? {
@@ -112,7 +118,14 @@ impl Keeper {
                 status,
                 orders,
             }),
-            Fork::Child => keep(confine, setup, &stdio, orders_inside, status_inside),
+            Fork::Child => keep(
+                confine,
+                setup,
+                &stdio,
+                orders_inside,
+                status_inside,
+                handoff,
+            ),
         }
     }
 
@@ -146,10 +159,20 @@ fn keep(
     stdio: &Stdio,
     orders: OwnedFd,
     status: OwnedFd,
+    handoff: Option<&OwnedFd>,
 ) -> ! {
-    let begun = prepare(confine, setup, stdio, &[orders.as_fd(), status.as_fd()])
-        .and_then(|()| listen(orders))
-        .and_then(|spawn| Ok((clone::fork_filtered().step("fork")?, spawn)));
+    let mut kept = vec![orders.as_fd(), status.as_fd()];
+    kept.extend(handoff.map(AsFd::as_fd));
+    let begun = prepare(confine, setup, stdio, &kept).and_then(|listener| {
+        let spawn = listen(orders)?;
+        if let (Some(listener), Some(handoff)) = (listener, handoff) {
+            hand_out(&listener, handoff, spawn.id)?;
+            drop(listener);
+            // Neither end is left to the program.
+            process::close_all_but(&[status.as_fd()]).step("close descriptors")?;
+        }
+        Ok((clone::fork_filtered().step("fork")?, spawn))
+    });
     match begun {
         Ok((None, spawn)) => {
             let failure = become_program(confine, &spawn);
@@ -158,6 +181,23 @@ fn keep(
         Ok((Some(program), _)) => watch(program, status),
         Err(failure) => fail(&status, failure),
     }
+}
+
+/// Gives away who is to be asked, before there is a program here.
+fn hand_out(listener: &OwnedFd, handoff: &OwnedFd, id: u32) -> Result<(), Failure> {
+    let descriptors = [listener.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+    control.push(rustix::net::SendAncillaryMessage::ScmRights(&descriptors));
+    let number = id.to_le_bytes();
+    rustix::net::sendmsg(
+        handoff,
+        &[io::IoSlice::new(&number)],
+        &mut control,
+        rustix::net::SendFlags::NOSIGNAL,
+    )
+    .step("hand out who decides")?;
+    Ok(())
 }
 
 fn listen(orders: OwnedFd) -> Result<Spawn, Failure> {
@@ -190,7 +230,7 @@ fn prepare(
     setup: Option<&Setup>,
     stdio: &Stdio,
     kept: &[BorrowedFd<'_>],
-) -> Result<(), Failure> {
+) -> Result<Option<OwnedFd>, Failure> {
     rustix::stdio::dup2_stdin(&stdio.stdin).step("connect stdin")?;
     rustix::stdio::dup2_stdout(&stdio.stdout).step("connect stdout")?;
     rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
@@ -204,8 +244,10 @@ fn prepare(
     process::new_session_keyring().step("join a new keyring")?;
     confine::drop_privileges()?;
     confine::rlimits(confine)?;
-    // The keeper is under the filter too, and one installation serves both.
-    confine::seccomp(confine)
+    // The keeper is under the filters too, and one installation serves both.
+    let listener = confine::notify(confine)?;
+    confine::seccomp(confine)?;
+    Ok(listener)
 }
 
 /// When memory runs out, the kernel takes a program rather than the guest. The file is ours only

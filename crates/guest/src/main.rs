@@ -67,7 +67,7 @@ fn main() {
         exit(2)
     };
 
-    match setup::run(&hello, handoff, inherited.collect()) {
+    match setup::run(&hello, &handoff, inherited.collect()) {
         Ok(()) => channel.send(&FromGuest::Ready { version: VERSION }),
         Err(failure) => {
             let errno = failure.errno();
@@ -79,7 +79,9 @@ fn main() {
             exit(1);
         }
     }
-    serve::run(channel, *hello);
+    // Only what asks outside needs it from now on.
+    let handoff = (!hello.confine.notify.is_empty()).then_some(handoff);
+    serve::run(channel, *hello, handoff);
     exit(0)
 }
 

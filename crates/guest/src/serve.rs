@@ -23,10 +23,11 @@ const REST: Timespec = Timespec {
     tv_nsec: 5_000_000,
 };
 
-pub fn run(channel: Channel, hello: Hello) {
+pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>) {
     let mut guest = Guest {
         channel,
         hello,
+        handoff,
         spare: None,
         wants_spare: true,
         tasks: Vec::new(),
@@ -57,6 +58,8 @@ struct Download {
 struct Guest {
     channel: Channel,
     hello: Hello,
+    /// Where keepers hand out who is to be asked.
+    handoff: Option<OwnedFd>,
     /// What the next execution will use. Only while there is none: it counts as a process.
     spare: Option<Prepared>,
     wants_spare: bool,
@@ -202,7 +205,7 @@ impl Guest {
     fn prepare_spare(&mut self) {
         self.wants_spare = false;
         // What fails now will fail again, and be reported, when it is needed.
-        self.spare = Prepared::new(&self.hello, None).ok();
+        self.spare = Prepared::new(&self.hello, self.handoff.as_ref(), None).ok();
     }
 
     fn start(&mut self, spawn: Spawn) -> Result<Task, Failure> {
@@ -211,7 +214,7 @@ impl Guest {
             Some(spare) if fits(&spare) => spare,
             other => {
                 self.lingering.extend(other.map(Prepared::dismiss));
-                Prepared::new(&self.hello, spawn.terminal)?
+                Prepared::new(&self.hello, self.handoff.as_ref(), spawn.terminal)?
             }
         };
         Task::start(prepared, spawn)

@@ -166,14 +166,18 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub fn new(hello: &Hello, terminal: Option<(u16, u16)>) -> Result<Self, Failure> {
+    pub fn new(
+        hello: &Hello,
+        handoff: Option<&OwnedFd>,
+        terminal: Option<(u16, u16)>,
+    ) -> Result<Self, Failure> {
         let (ends, inside) = match terminal {
             Some((rows, columns)) => Ends::terminal(rows, columns),
             None => Ends::pipes(),
         }
         .step("make pipes")?;
-        let keeper =
-            Keeper::start(&hello.confine, hello.setup.as_ref(), inside).step("start a process")?;
+        let keeper = Keeper::start(&hello.confine, hello.setup.as_ref(), inside, handoff)
+            .step("start a process")?;
         Ok(Self { keeper, ends })
     }
 

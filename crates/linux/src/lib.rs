@@ -4,6 +4,7 @@
 pub mod clone;
 pub mod landlock;
 pub mod mount;
+pub mod notify;
 #[cfg(feature = "async")]
 pub mod pidfd;
 pub mod process;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// What happens to a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub enum Action {
     Allow,
     Errno(u16),
     Kill,
+    /// The call waits for what is decided outside; see [`crate::notify`].
+    Notify,
 }
 
 impl Action {
@@ -17,6 +20,7 @@ impl Action {
             Action::Allow => libc::SECCOMP_RET_ALLOW,
             Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | u32::from(errno),
             Action::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+            Action::Notify => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
 }
@@ -197,6 +201,26 @@ pub fn available() -> bool {
 
 /// Puts this process and all its children under a filter for good. Needs no_new_privs.
 pub fn install(program: &[u64]) -> io::Result<()> {
+    set_filter(program, 0).map(drop)
+}
+
+/// The same with a filter that notifies: whoever holds the descriptor decides. When nobody does
+/// any more, the calls fail.
+pub fn install_listened(program: &[u64]) -> io::Result<OwnedFd> {
+    // While somebody decides, a signal must not interrupt the call and make it ask again.
+    let killable = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let fd = match set_filter(program, listener | killable) {
+        // Before Linux 5.19.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_filter(program, listener),
+        set => set,
+    }?;
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: with this flag the call answers with a new descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn set_filter(program: &[u64], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
         .map(|word| libc::sock_filter {
@@ -218,14 +242,14 @@ pub fn install(program: &[u64]) -> io::Result<()> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            0,
+            flags,
             &raw const program,
         )
     };
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(())
+        Ok(result)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::guard::{NativeGuard, Starting};
 use crate::host::{Finding, Host};
 use crate::identity::Identity;
 use crate::limits::Means;
-use crate::{interpreters, limits, network, root, spawn};
+use crate::{commands, interpreters, limits, network, root, spawn};
 
 /// Where programs find their files.
 pub const WORKSPACE: &str = "/workspace";
@@ -75,10 +75,15 @@ impl Backend for NativeBackend {
         let means = Means::choose(host, plan.limits());
         let identity = Identity::of_caller();
         let interpreters = interpreters::find(plan)?;
-        let (setup, mounts) = root::plan(host, plan, &identity, &interpreters)?;
+        let (mut setup, mut inherited) = root::plan(host, plan, &identity, &interpreters)?;
+        let mut confine = limits::confine(host, &means, plan);
+        let judge = commands::judge(plan, &interpreters)?;
+        if let Some(judge) = &judge {
+            commands::apply(judge, &mut setup, &mut confine, &mut inherited)?;
+        }
         let hello = Hello {
             version: VERSION,
-            confine: limits::confine(host, &means, plan),
+            confine,
             setup: Some(setup),
             workspace: WORKSPACE.into(),
         };
@@ -86,7 +91,7 @@ impl Backend for NativeBackend {
         let mut env = network::env(plan);
         env.extend(interpreters.env(plan));
         let group = means.create_group(&host.cgroups, plan.limits())?;
-        let spawned = spawn::start(&identity, &means, group, mounts).await?;
+        let spawned = spawn::start(&identity, &means, group, inherited).await?;
         // While the guest builds its place there is time to look for what dead owners left.
         if self.swept.set(()).is_ok() {
             self.sweep().await?;
@@ -100,6 +105,7 @@ impl Backend for NativeBackend {
             Starting {
                 gate: spawned.gate,
                 handoff: spawned.handoff,
+                judge,
             },
             &means,
             plan,

@@ -9,10 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use brig_linux::clone::{Child, Gate};
 use brig_sandbox::link::{Guard, Mark};
-use brig_sandbox::{Error, KillReason, Plan, Result};
+use brig_sandbox::{Attempts, Error, KillReason, Plan, Result};
 use rustix::io::Errno;
 
 use crate::cgroup::Group;
+use crate::gate::{CommandGate, Judge};
 use crate::limits::Means;
 use crate::{handoff, tree};
 
@@ -39,6 +40,8 @@ pub struct NativeGuard {
     places: Mutex<Option<Places>>,
     /// Sockets of its network, until they are served.
     doors: Mutex<Vec<OwnedFd>>,
+    /// Where commands are watched, if they are.
+    gate: Mutex<Option<CommandGate>>,
     memory_limit: u64,
     process_limit: u32,
     cgroup_memory: bool,
@@ -63,6 +66,8 @@ pub struct Starting {
     pub gate: Gate,
     /// Where the guest hands descriptors out.
     pub handoff: OwnedFd,
+    /// Decides on commands, if there is something to decide.
+    pub judge: Option<Judge>,
 }
 
 #[derive(Debug)]
@@ -86,6 +91,7 @@ impl NativeGuard {
             starting: Mutex::new(Some(starting)),
             places: Mutex::new(None),
             doors: Mutex::default(),
+            gate: Mutex::new(None),
             memory_limit: plan.limits().memory_bytes.value,
             process_limit: plan.limits().processes.value,
             cgroup_memory: means.cgroup_memory,
@@ -146,7 +152,7 @@ impl NativeGuard {
 #[async_trait]
 impl Guard for NativeGuard {
     fn ready(&self) -> Result<()> {
-        let Some(Starting { handoff, .. }) = lock(&self.starting).take() else {
+        let Some(Starting { handoff, judge, .. }) = lock(&self.starting).take() else {
             return Ok(());
         };
         let (mut places, mut doors) = (Vec::new(), Vec::new());
@@ -167,7 +173,24 @@ impl Guard for NativeGuard {
         };
         *lock(&self.doors) = doors;
         *self.places() = Some(Places { disk, workspace });
+        if let Some(judge) = judge {
+            let gate = CommandGate::open(handoff, judge);
+            let gate = gate.map_err(|error| Error::io("watch over commands", error))?;
+            *lock(&self.gate) = Some(gate);
+        }
         Ok(())
+    }
+
+    fn begins(&self, id: u32, attempts: &Arc<Attempts>) {
+        if let Some(gate) = &*lock(&self.gate) {
+            gate.begins(id, attempts);
+        }
+    }
+
+    fn ends(&self, id: u32) {
+        if let Some(gate) = &*lock(&self.gate) {
+            gate.ends(id);
+        }
     }
 
     fn start_failure(&self) -> Option<Error> {

@@ -32,12 +32,17 @@ impl Found {
         self.folders.iter().map(String::as_str)
     }
 
-    /// The environment of every program: nothing of the caller's, and then what the plan gives.
-    pub fn env(&self, plan: &Plan) -> Vec<(String, String)> {
-        let path = match &self.first {
+    /// Where programs are looked for, unless the plan says otherwise.
+    pub fn path(&self) -> String {
+        match &self.first {
             Some(first) => format!("{first}:{PATH}"),
             None => PATH.to_owned(),
-        };
+        }
+    }
+
+    /// The environment of every program: nothing of the caller's, and then what the plan gives.
+    pub fn env(&self, plan: &Plan) -> Vec<(String, String)> {
+        let path = self.path();
         let mut env: Vec<(String, String)> = [
             ("PATH", path.as_str()),
             ("HOME", WORKSPACE),

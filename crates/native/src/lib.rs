@@ -2,7 +2,9 @@
 
 mod backend;
 mod cgroup;
+mod commands;
 mod detached;
+mod gate;
 mod guard;
 mod handoff;
 mod host;

@@ -163,6 +163,7 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
             }
         },
     ]);
+    states.extend(commands(host));
     states.push(match host.landlock {
         0 => ControlState {
             control: Control::Filesystem,
@@ -173,6 +174,45 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         abi => enforced(Control::Filesystem, &format!("Landlock ABI {abi}")),
     });
     Controls(states)
+}
+
+/// Lists of commands. What a program is told, and what it asked for, is read while it could still
+/// change it.
+fn commands(host: &Host) -> Vec<ControlState> {
+    let state = |control, strength, by: &str| ControlState {
+        control,
+        strength,
+        by: by.into(),
+        mend: None,
+    };
+    let notified = "seccomp notification to a party outside";
+    let absent = |control, missing: &str, mend: &str| ControlState {
+        mend: Some(mend.into()),
+        ..state(control, Strength::Absent, missing)
+    };
+    let mut states = vec![state(
+        Control::CommandDeny,
+        Strength::Enforced,
+        "read-only stand-ins over the denied files",
+    )];
+    states.push(if host.landlock > 0 && host.seccomp {
+        state(
+            Control::CommandAllow,
+            Strength::Enforced,
+            "Landlock rights to execute",
+        )
+    } else {
+        let mend = "a kernel with Landlock and seccomp";
+        absent(Control::CommandAllow, "Landlock or seccomp is absent", mend)
+    });
+    for control in [Control::CommandArguments, Control::CommandRecord] {
+        states.push(if host.seccomp {
+            state(control, Strength::Observed, notified)
+        } else {
+            absent(control, "seccomp is absent", crate::host::SECCOMP_MEND)
+        });
+    }
+    states
 }
 
 fn cpu(host: &Host, limits: &Limits) -> ControlState {
@@ -213,6 +253,7 @@ pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
         rlimits: rlimits(means, plan.limits()),
         writable: writable(plan),
         landlock: host.landlock,
+        ..Confine::default()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::identity::{INSIDE, Identity};
 use crate::interpreters::Found;
 
-const SYSTEM: [&str; 7] = [
+pub const SYSTEM: [&str; 7] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 ];
 const DEVICES: [&str; 6] = [
@@ -82,6 +82,7 @@ pub fn plan(
         network: crate::network::plan(plan)?,
         hidden_proc: listed("hide "),
         read_only_proc: listed("read-only "),
+        denied: None,
     };
     Ok((setup, builder.mounts))
 }

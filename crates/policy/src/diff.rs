@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::command::{CommandEntry, CommandMode, CommandRule};
 use crate::document::{Document, Given, HostRule, Verdict};
 use crate::explain::sample;
 use crate::set::PolicySet;
@@ -250,30 +251,54 @@ fn lists(part: &'static str, what: &str, may: &str, a: &[&str], b: &[&str], chan
     }
 }
 
+/// With sets written out, so that a set and its programs are alike.
+fn programs(list: &[Given<CommandRule>]) -> Vec<String> {
+    let rules = list.iter().map(|given| &given.value);
+    let mut all: Vec<String> = rules
+        .flat_map(CommandEntry::all_of)
+        .map(|entry| entry.text())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 fn commands(a: &Document, b: &Document, changes: &mut Changes) {
-    let (was, is) = (names(&a.command_denylist), names(&b.command_denylist));
+    let (was, is) = (programs(&a.command_denylist), programs(&b.command_denylist));
     // What leaves a denylist may be run: the two sides change places.
-    lists("commands", "command", "may be run", &is, &was, changes);
+    let mut compare = |a: &[String], b: &[String]| {
+        let a: Vec<&str> = a.iter().map(String::as_str).collect();
+        let b: Vec<&str> = b.iter().map(String::as_str).collect();
+        lists("commands", "command", "may be run", &a, &b, changes);
+    };
+    compare(&is, &was);
+    if let (Some(a), Some(b)) = (&a.command_allowlist, &b.command_allowlist) {
+        compare(&programs(a), &programs(b));
+    }
     match (&a.command_allowlist, &b.command_allowlist) {
         (None, Some(list)) => {
-            let message = format!("only these commands may be run: {}", names(list).join(", "));
+            let only = programs(list).join(", ");
+            let message = format!("only these commands may be run: {only}");
             changes.push(Direction::Tighter, "commands", message);
         }
         (Some(_), None) => {
             let message = "commands that are not on a list may be run".into();
             changes.push(Direction::Looser, "commands", message);
         }
-        (Some(a), Some(b)) => {
-            lists(
-                "commands",
-                "command",
-                "may be run",
-                &names(a),
-                &names(b),
-                changes,
-            );
+        _ => {}
+    }
+    let has_lists =
+        |one: &Document| !one.command_denylist.is_empty() || one.command_allowlist.is_some();
+    match (a.command_mode, b.command_mode) {
+        (CommandMode::Enforce, CommandMode::Observe) if has_lists(a) => {
+            let message = "the lists of commands are only observed".into();
+            changes.push(Direction::Looser, "commands", message);
         }
-        (None, None) => {}
+        (CommandMode::Observe, CommandMode::Enforce) if has_lists(b) => {
+            let message = "the lists of commands are held".into();
+            changes.push(Direction::Tighter, "commands", message);
+        }
+        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 //! nothing else.
 
 mod cases;
+mod command;
 mod context;
 mod decision;
 mod diff;
@@ -20,6 +21,7 @@ mod unicode;
 pub mod value;
 
 pub use cases::{CaseResult, Cases, load_facts};
+pub use command::{CommandEntry, CommandList, CommandMode, CommandRule, Commands, command_sets};
 pub use context::{Extra, OwnFact, Request};
 pub use decision::{Action, AllowAll, Decider, Decision};
 pub use diff::{Change, Direction, diff};

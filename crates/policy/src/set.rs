@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::command::Commands;
 use crate::context::Request;
 use crate::decision::{Action, Decider, Decision};
-use crate::document::{Digest, Document, Given, Verdict};
+use crate::document::{Digest, Document, Verdict};
 use crate::engine::{Answer, Engine, Fallback, Place};
 use crate::folder;
 use crate::scan::scan_python;
@@ -15,6 +16,7 @@ use crate::value::{Map, Value};
 pub struct PolicySet {
     documents: Vec<Arc<Document>>,
     engine: Engine,
+    commands: Commands,
     digest: OnceLock<Digest>,
     /// The path that policies of folders were put together for.
     folder: Option<String>,
@@ -70,6 +72,7 @@ impl PolicySet {
         Self {
             digest: OnceLock::new(),
             engine: Engine::new(documents.clone(), places, fallback),
+            commands: Commands::of(documents.iter().map(|document| &**document)),
             documents,
             folder,
         }
@@ -129,53 +132,10 @@ impl PolicySet {
         }
     }
 
-    /// The policy whose lists of commands forbid the program, and why.
-    pub fn forbids(&self, program: &str) -> Option<String> {
-        let path = lexical(program);
-        let on = |list: &[Given<String>]| list.iter().any(|entry| names(&entry.value, &path));
-        // A bare name may turn out to be the very file.
-        let maybe = |list: &[Given<String>]| {
-            !path.contains('/') && list.iter().any(|entry| names(&path, &entry.value))
-        };
-        self.documents.iter().find_map(|document| {
-            let name = &document.name;
-            if on(&document.command_denylist) || maybe(&document.command_denylist) {
-                return Some(format!(
-                    "`{program}` is on the command denylist of policy `{name}`"
-                ));
-            }
-            match &document.command_allowlist {
-                Some(list) if !on(list) => Some(format!(
-                    "`{program}` is not on the command allowlist of policy `{name}`"
-                )),
-                _ => None,
-            }
-        })
+    /// What the policies say about commands.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
     }
-}
-
-/// An entry is a name, for programs in any folder, or a path.
-fn names(entry: &str, program: &str) -> bool {
-    if entry.starts_with('/') {
-        return entry == program;
-    }
-    program.rsplit('/').next() == Some(entry)
-}
-
-/// Without empty parts and dots, which lead to the same file.
-fn lexical(path: &str) -> String {
-    if !path.contains('/') {
-        return path.to_owned();
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
-        match part {
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    let root = if path.starts_with('/') { "/" } else { "./" };
-    format!("{root}{}", parts.join("/"))
 }
 
 fn sort(documents: &[Arc<Document>], places: &mut [Place]) {
@@ -192,8 +152,8 @@ impl Decider for PolicySet {
 
     fn decide(&self, request: &Request<'_>) -> Decision {
         if request.action == Action::Run
-            && let Some(program) = request.command.and_then(<[String]>::first)
-            && let Some(reason) = self.forbids(program)
+            && let Some(argv) = request.command
+            && let Some(reason) = self.commands.forbids(argv)
         {
             return Decision {
                 allowed: false,

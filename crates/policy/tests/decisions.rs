@@ -116,8 +116,9 @@ fn a_rule_may_ask_what_a_look_at_the_code_found() {
 #[test]
 fn with_an_allowlist_no_other_command_runs() {
     let policies = set("defaults: {action: allow}\ncommand_allowlist: [python3]\n");
-    assert_eq!(policies.forbids("/usr/bin/python3"), None);
-    let reason = policies.forbids("ls").expect("forbidden");
+    let forbids = |program: &str| policies.commands().forbids(&[program.to_owned()]);
+    assert_eq!(forbids("/usr/bin/python3"), None);
+    let reason = forbids("ls").expect("forbidden");
     assert_eq!(
         reason,
         "`ls` is not on the command allowlist of policy `unnamed`"

@@ -97,7 +97,9 @@ impl Attempts {
         for argument in &mut command.arguments {
             *argument = self.short(argument);
         }
-        command.caller = command.caller.map(|caller| self.short(&caller));
+        for text in [&mut command.path, &mut command.parent, &mut command.caller] {
+            *text = text.take().map(|text| self.short(&text));
+        }
         self.record(Fact::CommandAttempted(command.clone()))?;
         let listed = &mut lock(&self.state).listed;
         let count = &mut listed.omitted.commands;

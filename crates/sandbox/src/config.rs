@@ -125,6 +125,9 @@ pub struct SessionConfig {
     pub needs: BTreeSet<Control>,
     /// Controls that the operator gives up by name.
     pub waive: BTreeSet<Control>,
+    /// Every program that is started is to be on record, also if no policy says anything about it.
+    #[serde(default)]
+    pub observe_commands: bool,
     /// What is asked, beside the sandbox's own decider, before anything runs. Set by
     /// [`SessionConfig::under`], which also holds their limits.
     #[serde(default)]
@@ -144,6 +147,7 @@ impl Default for SessionConfig {
             network: NetworkConfig::default(),
             needs: BTreeSet::new(),
             waive: BTreeSet::new(),
+            observe_commands: false,
             policies: None,
         }
     }

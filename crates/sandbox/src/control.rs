@@ -19,6 +19,10 @@ pub enum Control {
     CommandDeny,
     /// Only listed programs can be run.
     CommandAllow,
+    /// Programs are told apart by what they are told, which can only be seen.
+    CommandArguments,
+    /// Every program that is started is on record.
+    CommandRecord,
     /// Only listed tools can be called.
     Tools,
     ReadOnlyRoot,
@@ -29,7 +33,7 @@ pub enum Control {
 }
 
 impl Control {
-    pub const ALL: [Control; 16] = [
+    pub const ALL: [Control; 18] = [
         Control::Cpu,
         Control::Memory,
         Control::Processes,
@@ -40,6 +44,8 @@ impl Control {
         Control::NetworkHosts,
         Control::CommandDeny,
         Control::CommandAllow,
+        Control::CommandArguments,
+        Control::CommandRecord,
         Control::Tools,
         Control::ReadOnlyRoot,
         Control::Mounts,
@@ -61,6 +67,8 @@ impl Control {
             Control::NetworkHosts => "network-hosts",
             Control::CommandDeny => "command-deny",
             Control::CommandAllow => "command-allow",
+            Control::CommandArguments => "command-arguments",
+            Control::CommandRecord => "command-record",
             Control::Tools => "tools",
             Control::ReadOnlyRoot => "read-only-root",
             Control::Mounts => "mounts",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use brig_egress::{Layer, LayerKind};
-use brig_policy::{Document, Given, PolicySet, Verdict};
+use brig_policy::{CommandList, CommandMode, Commands, Document, Given, PolicySet, Verdict};
 
 use crate::config::{Limit, MIB, MountSpec};
 use crate::{Control, Error, Result, SessionConfig};
@@ -22,6 +22,7 @@ impl SessionConfig {
             self.ask_for_controls(document);
             self.open_network(document);
         }
+        self.needs.extend(commands(policies.commands()));
         self.policies = Some(policies);
         Ok(self)
     }
@@ -106,14 +107,6 @@ impl SessionConfig {
                 Control::NetworkHosts,
                 open || !document.network_allowlist().is_empty(),
             ),
-            (
-                Control::CommandDeny,
-                !document.command_denylist().is_empty(),
-            ),
-            (
-                Control::CommandAllow,
-                document.command_allowlist().is_some(),
-            ),
             (Control::Tools, !document.tool_allowlist().is_empty()),
         ];
         let asked = asked.into_iter().filter(|(_, asked)| *asked);
@@ -122,6 +115,27 @@ impl SessionConfig {
         self.waive
             .extend(waived.filter_map(|name| Control::from_name(&name.value)));
     }
+}
+
+/// What it takes to hold lists of commands. What holds them also records what they stop.
+fn commands(commands: &Commands) -> Vec<Control> {
+    let held = |list: &&CommandList| list.mode == CommandMode::Enforce;
+    let whole = |list: &CommandList| list.entries.iter().any(|one| one.arguments.is_empty());
+    let parts = |list: &CommandList| list.entries.iter().any(|one| !one.arguments.is_empty());
+    let mut asked = Vec::new();
+    if commands.denied.iter().filter(held).any(whole) {
+        asked.push(Control::CommandDeny);
+    }
+    if commands.allowed.iter().any(|list| held(&list)) {
+        asked.push(Control::CommandAllow);
+    }
+    if commands.denied.iter().chain(&commands.allowed).any(parts) {
+        asked.push(Control::CommandArguments);
+    }
+    if !commands.is_empty() {
+        asked.push(Control::CommandRecord);
+    }
+    asked
 }
 
 fn set_already(name: &str, document: &Document) -> Error {
@@ -191,8 +205,23 @@ mod tests {
             needs("defaults: {network_default: allow}\n"),
             [Control::NetworkHosts]
         );
-        assert_eq!(needs("command_denylist: [curl]\n"), [Control::CommandDeny]);
-        assert_eq!(needs("command_allowlist: []\n"), [Control::CommandAllow]);
+        let record = Control::CommandRecord;
+        assert_eq!(
+            needs("command_denylist: [curl]\n"),
+            [Control::CommandDeny, record]
+        );
+        assert_eq!(
+            needs("command_allowlist: []\n"),
+            [Control::CommandAllow, record]
+        );
+        assert_eq!(
+            needs("command_denylist: [git push]\n"),
+            [Control::CommandArguments, record]
+        );
+        assert_eq!(
+            needs("command_denylist: [curl]\ncommand_mode: observe\n"),
+            [record]
+        );
         assert_eq!(needs("tool_allowlist: [x]\n"), [Control::Tools]);
     }
 

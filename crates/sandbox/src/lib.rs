@@ -5,6 +5,7 @@ mod account;
 mod attempts;
 pub mod backend;
 pub mod blocking;
+pub mod commands;
 pub mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;

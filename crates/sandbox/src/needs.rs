@@ -62,6 +62,11 @@ fn need(config: &SessionConfig, control: Control) -> Option<Strength> {
                 .contains(&control)
                 .then_some(Strength::Enforced)
         }
+        // Seen as it happens, and nobody can do more than see it.
+        Control::CommandArguments | Control::CommandRecord => {
+            let observed = control == Control::CommandRecord && config.observe_commands;
+            (observed || config.needs.contains(&control)).then_some(Strength::Observed)
+        }
         // Needed by those who save, and asked for there.
         Control::Checkpoint => None,
     }
@@ -157,6 +162,8 @@ mod tests {
             Control::NetworkHosts,
             Control::CommandDeny,
             Control::CommandAllow,
+            Control::CommandArguments,
+            Control::CommandRecord,
             Control::Tools,
             Control::Mounts,
             Control::Checkpoint,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brig_audit::Event as Fact;
-use brig_policy::PolicySet;
+use brig_policy::{Commands, PolicySet};
 use serde::Serialize;
 
 use crate::config::NetworkConfig;
@@ -28,6 +28,7 @@ pub struct Plan {
     /// Brig's own state, which stays out of reach.
     pub(crate) state: Option<PathBuf>,
     pub(crate) policies: Option<Arc<PolicySet>>,
+    pub(crate) observe_commands: bool,
 }
 
 /// A mount whose source was resolved and found harmless. Whoever mounts it must make sure that
@@ -77,6 +78,7 @@ impl Plan {
             layers,
             state: state.map(Path::to_owned),
             policies: config.policies.clone(),
+            observe_commands: config.observe_commands,
         })
     }
 
@@ -132,6 +134,16 @@ impl Plan {
 
     pub fn waived(&self) -> &[Control] {
         &self.waived
+    }
+
+    /// What the policies say about commands.
+    pub fn commands(&self) -> Option<&Commands> {
+        self.policies.as_ref().map(|policies| policies.commands())
+    }
+
+    /// Whether every program that is started has to be on record.
+    pub fn watches_commands(&self) -> bool {
+        self.observe_commands || self.commands().is_some_and(|commands| !commands.is_empty())
     }
 
     /// What holds each limit, and how strongly.

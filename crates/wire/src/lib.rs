@@ -12,7 +12,7 @@ pub use frame::{
     encode_into,
 };
 pub use message::{
-    Base, Confine, Door, Entry, EntryKind, Exit, FromGuest, Hello, LISTING_PART, MAX_DOORS,
+    Base, Confine, Denied, Door, Entry, EntryKind, Exit, FromGuest, Hello, LISTING_PART, MAX_DOORS,
     MessageError, Network, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, VERSION,
     from_bytes, to_bytes,
 };

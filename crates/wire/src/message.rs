@@ -130,6 +130,11 @@ pub struct Confine {
     pub writable: Vec<String>,
     /// The Landlock version that must hold; 0: it is not used.
     pub landlock: u32,
+    /// The only files that may be executed; nothing: all may be.
+    pub executable: Option<Vec<String>>,
+    /// A compiled seccomp filter that asks outside; empty: none is used. Who is to be asked is
+    /// handed out for every execution, with its number.
+    pub notify: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +164,19 @@ pub struct Setup {
     /// Entries of /proc that are covered in every execution.
     pub hidden_proc: Vec<String>,
     pub read_only_proc: Vec<String>,
+    pub denied: Option<Denied>,
+}
+
+/// Programs that a stand-in takes the place of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denied {
+    /// The stand-in: a file, inherited under this number.
+    pub shim: u32,
+    /// A folder that holds it under each of these names.
+    pub folder: String,
+    pub names: Vec<String>,
+    /// Files that it covers, where they are. Their paths hold no links.
+    pub covered: Vec<String>,
 }
 
 /// Sockets in the sandbox's network namespace that are served from outside. They are handed out in

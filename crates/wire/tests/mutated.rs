@@ -5,7 +5,7 @@
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit, Setup,
+    Base, Confine, Denied, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit, Setup,
     Source, Spawn, Step, ToGuest, Transport, VERSION, encode_into, to_bytes,
 };
 
@@ -233,6 +233,12 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         }),
         hidden_proc: vec!["kcore".into()],
         read_only_proc: vec!["sys".into()],
+        denied: Some(Denied {
+            shim: 0,
+            folder: "/run/denied".into(),
+            names: vec!["az".into()],
+            covered: vec!["/usr/bin/curl".into()],
+        }),
     };
     let hello = Hello {
         version: VERSION,
@@ -244,6 +250,8 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             }],
             writable: vec!["/workspace".into()],
             landlock: 4,
+            executable: Some(vec!["/usr/bin/python3".into()]),
+            notify: vec![7, 8],
         },
         setup: Some(setup),
         workspace: "/workspace".into(),

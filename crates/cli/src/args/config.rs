@@ -109,6 +109,7 @@ impl ConfigArgs {
             python: self.python.as_deref().map(absolute),
             needs: BTreeSet::new(),
             waive: self.waive.iter().copied().collect(),
+            observe_commands: false,
             policies: None,
         }
     }

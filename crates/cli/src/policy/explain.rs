@@ -29,7 +29,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Failure> {
     }
     policies.complete(&mut context);
     let explanation = policies.explain(&context);
-    let forbidden = program(&context).and_then(|program| policies.forbids(program));
+    let forbidden = argv(&context).and_then(|argv| policies.commands().forbids(&argv));
     let held: Vec<Held> = (backend::all().iter())
         .map(|backend| Held::of(&policies, backend.as_ref()))
         .collect();
@@ -66,12 +66,17 @@ fn facts(given: &str) -> Result<Map, Failure> {
 }
 
 /// What the lists of commands are asked about.
-fn program(context: &Map) -> Option<&str> {
-    let text = |key| context.get(key).and_then(Value::as_text);
-    let first = || text("command").and_then(|line| line.split_whitespace().next());
+fn argv(context: &Map) -> Option<Vec<String>> {
+    let text = |value: &Value| value.as_text().map(str::to_owned);
     match context.get("argv") {
-        Some(Value::List(words)) => words.first().and_then(Value::as_text),
-        _ => text("program").or_else(first),
+        Some(Value::List(words)) => words.iter().map(text).collect(),
+        _ => match context.get("program") {
+            Some(program) => Some(vec![text(program)?]),
+            None => {
+                let line = context.get("command")?.as_text()?;
+                Some(line.split_whitespace().map(str::to_owned).collect())
+            }
+        },
     }
 }
 

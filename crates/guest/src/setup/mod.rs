@@ -2,6 +2,7 @@
 //! untrusted; every failure ends the sandbox.
 
 mod copy;
+mod denied;
 mod disk;
 mod handoff;
 mod network;
@@ -15,12 +16,12 @@ use rustix::process::{DumpableBehavior, Gid, Uid};
 
 use crate::{Failure, Step, confine};
 
-pub fn run(hello: &Hello, handoff: OwnedFd, mounts: Vec<OwnedFd>) -> Result<(), Failure> {
+pub fn run(hello: &Hello, handoff: &OwnedFd, mounts: Vec<OwnedFd>) -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"brig-guest");
     // Neither signals of the caller's terminal nor its job control reach in.
     rustix::process::setsid().step("leave the caller's session")?;
     if let Some(setup) = &hello.setup {
-        build(setup, &hello.workspace, &handoff, mounts)?;
+        build(setup, &hello.workspace, handoff, mounts)?;
     }
     // The code beside us runs as the same user: it must not read or trace us.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -38,7 +39,12 @@ fn build(
     rustix::process::umask(rustix::fs::Mode::empty());
     // Folders of the host are opened with the caller's rights, everything else is done as the
     // user that the sandbox runs as.
-    let sources = sources::open_all(setup, mounts)?;
+    let mut inherited: Vec<Option<OwnedFd>> = mounts.into_iter().map(Some).collect();
+    let shim = match &setup.denied {
+        Some(denied) => Some(sources::take(&mut inherited, denied.shim)?),
+        None => None,
+    };
+    let sources = sources::open_all(setup, inherited)?;
     become_user(setup)?;
     cap_counts()?;
     brig_linux::process::loopback_up().step("bring up loopback")?;
@@ -46,7 +52,7 @@ fn build(
         network::open(network, handoff)?;
     }
     rustix::system::sethostname(setup.hostname.as_bytes()).step("set the host name")?;
-    root::assemble(setup, sources, workspace, handoff)?;
+    root::assemble(setup, sources, shim.as_ref(), workspace, handoff)?;
     confine::keep_capabilities(confine::GUEST_CAPABILITIES).step("limit capabilities")
 }
 

@@ -8,19 +8,21 @@ use std::rc::Rc;
 
 use brig_linux::mount::{READ_ONLY, set_attributes};
 use brig_wire::{Setup, Step as SetupStep};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
 };
 
 use super::disk::{Disk, attach_at};
 use super::sources::Sources;
-use super::{copy, handoff};
+use super::{copy, denied, handoff};
 use crate::{Failure, Step, proc};
 
 pub fn assemble(
     setup: &Setup,
     mut sources: Sources,
+    shim: Option<&OwnedFd>,
     workspace: &str,
     handoff: &OwnedFd,
 ) -> Result<(), Failure> {
@@ -37,6 +39,9 @@ pub fn assemble(
     let builder = Builder::new(&disk, &root, setup.rootfs.is_some());
     for step in &setup.steps {
         builder.step(step, &mut sources)?;
+    }
+    if let (Some(denied), Some(shim)) = (&setup.denied, shim) {
+        denied::cover(denied, shim, &disk, &builder)?;
     }
     // While the host's /proc is still in sight: the kernel allows a new one only then.
     builder.attach(&proc::fresh()?, "/proc")?;
@@ -91,6 +96,9 @@ fn given_root(
         }
     }
     names.folder("/proc", 0o755)?;
+    if let Some(denied) = &setup.denied {
+        names.folder(&denied.folder, 0o755)?;
+    }
     disk.hide_lower("root/dev")?;
     disk.overlay("root", vec![given])
 }
@@ -118,7 +126,7 @@ fn hand_out(
     handoff::send(handoff, b'd', &[disk.tree.as_fd(), saved.as_fd()])
 }
 
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     disk: &'a Disk,
     root: &'a OwnedFd,
     /// Whether the root was given, and so may hold names already.
@@ -242,7 +250,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Attaches a tree, making the place for it where there is none.
-    fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
+    pub(super) fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
         self.place(tree, target)?;
         let (above, name) = split(target);
         attach_at(tree, self.folder(above, 0o755)?.as_fd(), name)?;
@@ -254,6 +262,27 @@ impl<'a> Builder<'a> {
                 .is_none_or(|rest| !(rest.is_empty() || rest.starts_with('/')))
         });
         Ok(())
+    }
+}
+
+impl Builder<'_> {
+    /// Covers a file by another. What is not there needs no cover.
+    pub(super) fn cover(&self, tree: &OwnedFd, path: &str) -> Result<(), Failure> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        let inside = path.trim_start_matches('/');
+        let found = match rustix::fs::openat2(self.root, inside, flags, Mode::empty(), resolve) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
+            Err(error) => return Err(error).step(format!("find {path}")),
+        };
+        let stat = rustix::fs::fstat(&found).step(format!("look at {path}"))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(tree, "", &found, "", flags).step(format!("cover {path}"))
     }
 }
 

@@ -14,16 +14,20 @@ use crate::{Failure, Step};
 /// Detached copies of everything the steps name, in the order of the steps.
 pub type Sources = VecDeque<OwnedFd>;
 
-pub fn open_all(setup: &Setup, mounts: Vec<OwnedFd>) -> Result<Sources, Failure> {
-    let mut inherited: Vec<Option<OwnedFd>> = mounts.into_iter().map(Some).collect();
+/// One of the descriptors that this program was started with.
+pub fn take(inherited: &mut [Option<OwnedFd>], index: u32) -> Result<OwnedFd, Failure> {
+    inherited
+        .get_mut(index as usize)
+        .and_then(Option::take)
+        .ok_or(io::Error::from(rustix::io::Errno::BADF))
+        .step(format!("take inherited descriptor {index}"))
+}
+
+pub fn open_all(setup: &Setup, mut inherited: Vec<Option<OwnedFd>>) -> Result<Sources, Failure> {
     let mut open = |source: &Source, attributes: u64| -> Result<OwnedFd, Failure> {
         let tree = match source {
             Source::Path { path, identity } => open_path(path, *identity)?,
-            Source::Mount(index) => inherited
-                .get_mut(*index as usize)
-                .and_then(Option::take)
-                .ok_or(io::Error::from(rustix::io::Errno::BADF))
-                .step(format!("take inherited mount {index}"))?,
+            Source::Mount(index) => take(&mut inherited, *index)?,
         };
         brig_linux::mount::set_attributes(&tree, attributes, true)
             .step(format!("restrict {source:?}"))?;

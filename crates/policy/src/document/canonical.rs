@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::{Document, Given};
+use crate::command::CommandMode;
 use crate::value::{Map, Value, write_json};
 
 /// The SHA-256 of a document's canonical form.
@@ -99,6 +100,10 @@ impl Document {
         map.insert("command_denylist", texts(&self.command_denylist));
         let allowed = self.command_allowlist.as_deref();
         map.insert("command_allowlist", allowed.map_or(Value::Null, texts));
+        // Younger than digests that were written down: its default must not change them.
+        if self.command_mode != CommandMode::default() {
+            map.insert("command_mode", self.command_mode.name());
+        }
         let env = self
             .env
             .iter()

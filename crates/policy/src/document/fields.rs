@@ -1,6 +1,8 @@
 //! Every field of a policy, once: what it may hold, what it means, and what it is when it is
 //! missing. The reader, the JSON Schema and the reference are made from these tables.
 
+use crate::command::CommandMode;
+
 #[derive(Debug)]
 pub(crate) struct Field {
     pub name: &'static str,
@@ -59,6 +61,8 @@ pub const CONTROLS: &[&str] = &[
     "network-hosts",
     "command-deny",
     "command-allow",
+    "command-arguments",
+    "command-record",
     "tools",
     "read-only-root",
     "mounts",
@@ -113,10 +117,12 @@ pub(crate) const DOCUMENT: &[Field] = &[
     Field::new("tool_allowlist", Kind::Tools, "Tools that may be called. No others can be.").default("[]"),
     Field::new("sandbox_mounts", Kind::Object(MOUNTS), "Folders of the host that the sandbox sees.")
         .nullable(),
-    Field::new("command_denylist", Kind::Commands, "Programs that may not be run, by name or absolute path.")
+    Field::new("command_denylist", Kind::Commands, "Programs that may not be run: a name, an absolute path, a program with its first arguments such as `git push` (which can only be observed), or a set such as `@network`.")
         .default("[]"),
-    Field::new("command_allowlist", Kind::Commands, "The only programs that may be run, by name or absolute path. Left out: all but the denied.")
+    Field::new("command_allowlist", Kind::Commands, "The only programs that may be run, written in the same ways. Left out: all but the denied.")
         .nullable(),
+    Field::new("command_mode", Kind::Choice(CommandMode::NAMES), "Whether these lists are held, or what they are about is only recorded.")
+        .default("\"enforce\""),
     PROCESSES,
     DISK,
     OUTPUT,

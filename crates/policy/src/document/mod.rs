@@ -18,6 +18,7 @@ pub(crate) mod typed;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::command::{CommandMode, CommandRule};
 use crate::pattern::Pattern;
 use crate::problem::{Log, Position, Problem, Problems};
 use crate::tree::{self, Compat, Format, Node};
@@ -234,8 +235,9 @@ pub struct Document {
     pub(crate) network_allowlist: Vec<Given<HostRule>>,
     pub(crate) tool_allowlist: Vec<Given<String>>,
     pub(crate) mounts: Mounts,
-    pub(crate) command_denylist: Vec<Given<String>>,
-    pub(crate) command_allowlist: Option<Vec<Given<String>>>,
+    pub(crate) command_denylist: Vec<Given<CommandRule>>,
+    pub(crate) command_allowlist: Option<Vec<Given<CommandRule>>>,
+    pub(crate) command_mode: CommandMode,
     pub(crate) env: Vec<(String, Given<String>)>,
     pub(crate) waive: Vec<Given<String>>,
     pub(crate) digest: OnceLock<Digest>,
@@ -312,13 +314,17 @@ impl Document {
         &self.mounts
     }
 
-    pub fn command_denylist(&self) -> &[Given<String>] {
+    pub fn command_denylist(&self) -> &[Given<CommandRule>] {
         &self.command_denylist
     }
 
     /// Nothing if every program may be run that is not denied.
-    pub fn command_allowlist(&self) -> Option<&[Given<String>]> {
+    pub fn command_allowlist(&self) -> Option<&[Given<CommandRule>]> {
         self.command_allowlist.as_deref()
+    }
+
+    pub fn command_mode(&self) -> CommandMode {
+        self.command_mode
     }
 
     pub fn env(&self) -> &[(String, Given<String>)] {

@@ -7,6 +7,7 @@ use super::fields::{self, CONTROLS, FACTS};
 use super::host::{host, warn};
 use super::typed::{Object, Reader};
 use super::{Condition, Defaults, Document, Given, Limits, Mounts, Operator, Rule, Verdict};
+use crate::command::{CommandMode, CommandRule};
 use crate::pattern::Pattern;
 use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
 use crate::tree::{Compat, Node};
@@ -34,7 +35,7 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
     let hosts = hosts.unwrap_or_default();
     warn(&mut reader, &hosts, &root.key("network_allowlist"));
     let tools = reader.list(&object, "tool_allowlist", &root, tool);
-    let denied = reader.list(&object, "command_denylist", &root, command);
+    let denied = reader.list(&object, "command_denylist", &root, CommandRule::parse);
     Some(Document {
         file: reader.log.file().clone(),
         version,
@@ -49,7 +50,11 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
         tool_allowlist: tools.unwrap_or_default(),
         mounts: mounts(&mut reader, &object, &root),
         command_denylist: denied.unwrap_or_default(),
-        command_allowlist: reader.list(&object, "command_allowlist", &root, command),
+        command_allowlist: reader.list(&object, "command_allowlist", &root, CommandRule::parse),
+        command_mode: (reader.choice(&object, "command_mode", &root))
+            .map_or_else(CommandMode::default, |mode| {
+                CommandMode::from_name(mode.value)
+            }),
         env: reader.variables(&object, "env", &root),
         waive: (reader.list(&object, "waive", &root, control)).unwrap_or_default(),
         digest: OnceLock::new(),
@@ -334,26 +339,6 @@ fn mounts(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Mou
 
 fn tool(name: &str) -> Result<String, Fault> {
     plain_name("tool", name)
-}
-
-fn command(name: &str) -> Result<String, Fault> {
-    let fault = |problem: &str| {
-        Fault::new(
-            "policy.command",
-            format!("{} is no command: {problem}", quoted(name)),
-        )
-    };
-    if name.contains(char::is_whitespace) && !name.trim().is_empty() {
-        return Err(fault("it holds a space")
-            .fix("name the program alone; to look at its arguments, write a rule on `command`"));
-    }
-    if name.contains('/') && !name.starts_with('/') {
-        return Err(fault("it is a relative path").fix("write the name, or the absolute path"));
-    }
-    if name.ends_with('/') {
-        return Err(fault("it is a folder").fix("name the program"));
-    }
-    plain_name("command", name)
 }
 
 fn plain_name(what: &str, name: &str) -> Result<String, Fault> {

@@ -100,7 +100,7 @@ fn kind(kind: Kind) -> Map {
         Kind::Any => {}
         Kind::Hosts => return list(text(r"^(\*\.)?[^\s,*@]+(:\*)?$")),
         Kind::Tools => return list(text(r"^[^\s,]([^,]*[^\s,])?$")),
-        Kind::Commands => return list(text(r"^(/[^\s,]*)?[^\s,/]+$")),
+        Kind::Commands => return list(text(r"^(/[^\s,]*)?[^\s,/]+( [^\s,]+)*$")),
         Kind::Controls => return list(choice(CONTROLS)),
         Kind::Variables => {
             map.insert("type", "object");

@@ -135,7 +135,7 @@ rules:
     action: deny
 network_allowlist: ['a, b', '', 'https://x', '*']
 tool_allowlist: ['', 3]
-command_denylist: ['  ', 'az login']
+command_denylist: ['  ', 'bin/az login', '@netwrk']
 env: {1A: x, OK: 5}
 waive: [memroy]
 max_processes: 0
@@ -160,7 +160,8 @@ colour: red
         "16:18: tool_allowlist[0]: an empty tool name",
         "16:22: tool_allowlist[1]: must be text, found an integer",
         "17:20: command_denylist[0]: an empty command name",
-        "17:26: command_denylist[1]: `az login` is no command: it holds a space",
+        "17:26: command_denylist[1]: `bin/az login` is no command: it is a relative path",
+        "17:42: command_denylist[2]: there is no set of commands `@netwrk`",
         "18:7: env.1A: `1A` is no name of a variable",
         "18:18: env.OK: must be text, found an integer",
         "19:9: waive[0]: there is no control `memroy`",

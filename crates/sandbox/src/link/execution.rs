@@ -58,6 +58,8 @@ pub async fn run<G: Guard>(
     let own_peak = company.alone && instance.guard.forget_peak();
     let begun = Instant::now();
     let mark = instance.guard.mark();
+    instance.guard.begins(numbers.id, permit.attempts());
+    let _ends = Ends(&instance.guard, numbers.id);
     connection.send(&ToGuest::Spawn(Box::new(spawn)))?;
     let ExecIo {
         events,
@@ -134,6 +136,15 @@ pub async fn run<G: Guard>(
     Ok(run.outcome(instance, exit, begun))
 }
 
+/// Says that an execution is over, however it ended.
+struct Ends<'a, G: Guard>(&'a G, u32);
+
+impl<G: Guard> Drop for Ends<'_, G> {
+    fn drop(&mut self) {
+        self.0.ends(self.1);
+    }
+}
+
 async fn prepare<G: Guard>(
     instance: &GuestInstance<G>,
     permit: &Permit,
@@ -150,7 +161,8 @@ async fn prepare<G: Guard>(
             args,
         } => {
             let scratch = permit.execution().as_str();
-            let (file, argv) = instance.interpreters.command(language, scratch, args)?;
+            let interpreters = &instance.interpreters;
+            let (file, argv) = interpreters.command(language, scratch, args, instance.watched)?;
             let base = brig_wire::Base::Run;
             files::put(
                 &instance.connection,
@@ -168,6 +180,12 @@ async fn prepare<G: Guard>(
     for (name, value) in request.env {
         env.retain(|(other, _)| *other != name);
         env.push((name, value));
+    }
+    if let Some(first) = &instance.first_in_path {
+        match env.iter_mut().find(|(name, _)| name == "PATH") {
+            Some((_, path)) => *path = format!("{first}:{path}"),
+            None => env.push(("PATH".into(), first.clone())),
+        }
     }
     if request.terminal.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
         env.push(("TERM".into(), "xterm-256color".into()));

@@ -9,6 +9,7 @@ mod language;
 mod outgoing;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use tokio::time::timeout;
 
 use crate::backend::{ExecIo, FileEntry, Permit};
 use crate::network::Network;
-use crate::{Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
+use crate::{Attempts, Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
 
 pub use connection::{Connection, Stream};
-pub use language::Interpreters;
+pub use language::{CALLER, Interpreters};
 
 /// How long a guest may take to build its place, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,6 +46,12 @@ pub trait Guard: Send + Sync + std::fmt::Debug {
 
     /// Why the guest never spoke, if that is known.
     fn start_failure(&self) -> Option<Error>;
+
+    /// An execution is about to begin, and its attempts are to be told here.
+    fn begins(&self, _id: u32, _attempts: &Arc<Attempts>) {}
+
+    /// An execution is over: nothing may be told of it any more.
+    fn ends(&self, _id: u32) {}
 
     /// The counters of the whole instance as an execution begins.
     fn mark(&self) -> Mark;
@@ -89,6 +96,10 @@ pub struct GuestInstance<G> {
     network: Option<Network>,
     /// Executions that are under way.
     running: AtomicUsize,
+    /// A folder that comes first in `PATH`, whatever it is set to.
+    first_in_path: Option<String>,
+    /// Whether somebody looks at what is started.
+    watched: bool,
 }
 
 impl<G: Guard> GuestInstance<G> {
@@ -113,6 +124,9 @@ impl<G: Guard> GuestInstance<G> {
         env: Vec<(String, String)>,
     ) -> Result<Self> {
         let workspace = hello.workspace.clone();
+        let denied = hello.setup.as_ref().and_then(|setup| setup.denied.as_ref());
+        let first_in_path = denied.map(|denied| denied.folder.clone());
+        let watched = !hello.confine.notify.is_empty();
         let connection = Connection::start(stream);
         let ready = timeout(PATIENCE, async {
             connection.send(&ToGuest::Hello(Box::new(hello)))?;
@@ -134,6 +148,8 @@ impl<G: Guard> GuestInstance<G> {
                         workspace,
                         network: None,
                         running: AtomicUsize::new(0),
+                        first_in_path,
+                        watched,
                     });
                 }
                 Err(error) => error,

@@ -206,7 +206,9 @@ fn ask(permit: &Permit, argv: &[String]) {
             code: code.clone(),
             rule: None,
             program: "curl".into(),
+            path: Some(what.concat()),
             arguments: what.to_vec(),
+            parent: Some(what.concat()),
             caller: Some(what.concat()),
         });
         let _ = attempts.tool(Tool {

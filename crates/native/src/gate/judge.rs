@@ -1,0 +1,214 @@
+//! What the lists say to a program that is asked for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brig_linux::notify::Answer;
+use brig_policy::{CommandMode, Commands};
+use brig_sandbox::commands::Scan;
+use rustix::io::Errno;
+
+use super::caller::{Asked, Caller, Place};
+
+#[derive(Clone, Debug)]
+pub struct Judge {
+    pub commands: Commands,
+    pub scan: Arc<Scan>,
+    /// Where stand-ins are under the names of denied programs.
+    pub folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// There is no such program, and nobody minds.
+    Nothing,
+    Allowed,
+    /// A rule is about it that can't be held, or is not to be.
+    Observed,
+    Denied,
+    NotAllowed,
+}
+
+impl Ruling {
+    pub fn allowed(self) -> bool {
+        matches!(self, Ruling::Nothing | Ruling::Allowed | Ruling::Observed)
+    }
+
+    pub fn code(self) -> &'static str {
+        match self {
+            Ruling::Nothing | Ruling::Allowed => "command.allowed",
+            Ruling::Observed => "command.observed",
+            Ruling::Denied => "command.denied",
+            Ruling::NotAllowed => "command.not-allowed",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub ruling: Ruling,
+    pub rule: Option<Arc<str>>,
+    pub answer: Answer,
+    /// The kernel starts a stand-in, which says so itself.
+    pub stands_in: bool,
+}
+
+const REFUSED: Answer = Answer::Errno(Errno::ACCESS.raw_os_error());
+
+impl Verdict {
+    fn new(ruling: Ruling, rule: Option<&Arc<str>>) -> Self {
+        Self {
+            ruling,
+            rule: rule.cloned(),
+            answer: if ruling.allowed() {
+                Answer::Continue
+            } else {
+                REFUSED
+            },
+            stands_in: false,
+        }
+    }
+}
+
+impl Judge {
+    /// Whether a file is a stand-in, by its place.
+    pub fn stand_in(&self, path: &Path) -> Option<Verdict> {
+        let rule = match self.scan.denied.get(path) {
+            Some(denied) => &denied.rule,
+            None => {
+                let name = path.strip_prefix(&self.folder).ok()?.to_str()?;
+                self.scan.names.get(name)?
+            }
+        };
+        Some(Verdict {
+            answer: Answer::Continue,
+            stands_in: true,
+            ..Verdict::new(Ruling::Denied, Some(rule))
+        })
+    }
+
+    /// What a name of the stand-in stands for, and where that is if it is installed.
+    pub fn stands_for<'a>(&'a self, path: &'a Path) -> Option<(&'a str, Option<&'a Path>)> {
+        let name = path.strip_prefix(&self.folder).ok()?.to_str()?;
+        let mut denied = self.scan.denied.iter();
+        let covered = denied.find(|(_, denied)| denied.name == name);
+        Some((name, covered.map(|(path, _)| path.as_path())))
+    }
+
+    pub fn judge(&self, caller: &Caller, asked: &Asked) -> Verdict {
+        if let Some(denied) = asked.place.path().and_then(|path| self.stand_in(path)) {
+            return denied;
+        }
+        if let Some(rule) = self.named(asked) {
+            return Verdict::new(Ruling::Denied, Some(&rule));
+        }
+        if let Some(rule) = self.loaded(caller, asked) {
+            return Verdict::new(Ruling::Denied, Some(&rule));
+        }
+        if let Some(allowed) = &self.scan.allowed {
+            let may = match &asked.place {
+                Place::File(path) => allowed.has(path),
+                Place::Missing => self.is_listed(asked),
+                // The kernel knows.
+                Place::Unknown => true,
+            };
+            if !may {
+                return Verdict::new(Ruling::NotAllowed, None);
+            }
+        }
+        if asked.place == Place::Missing {
+            return Verdict::new(Ruling::Nothing, None);
+        }
+        self.observed(asked)
+    }
+
+    /// By its name alone, wherever it is: also where it is not.
+    fn named(&self, asked: &Asked) -> Option<Arc<str>> {
+        let places = [Some(Path::new(&asked.program)), asked.place.path()];
+        places.into_iter().flatten().find_map(|path| {
+            let by_path = self.scan.denied.get(path).map(|denied| &denied.rule);
+            let name = || self.scan.names.get(path.file_name()?.to_str()?);
+            by_path.or_else(name).cloned()
+        })
+    }
+
+    /// A loader that is told to run a denied file. It can't read it; this is for the record.
+    fn loaded(&self, caller: &Caller, asked: &Asked) -> Option<Arc<str>> {
+        let place = asked.place.path()?;
+        if !is_loader(place) {
+            return None;
+        }
+        let mut words = asked.arguments.iter().skip(1);
+        let file = loop {
+            let word = words.next()?;
+            match word.as_str() {
+                "--library-path"
+                | "--preload"
+                | "--audit"
+                | "--argv0"
+                | "--inhibit-rpath"
+                | "--glibc-hwcaps-prepend"
+                | "--glibc-hwcaps-mask" => drop(words.next()),
+                option if option.starts_with("--") => {}
+                file => break file,
+            }
+        };
+        let inner = Asked {
+            program: file.to_owned(),
+            place: caller.find(Path::new(file)),
+            arguments: Vec::new(),
+        };
+        let stand_in = inner.place.path().and_then(|path| self.stand_in(path));
+        stand_in
+            .and_then(|denied| denied.rule)
+            .or_else(|| self.named(&inner))
+    }
+
+    fn is_listed(&self, asked: &Asked) -> bool {
+        let held = |mode| mode == CommandMode::Enforce;
+        let mut lists = self.commands.allowed.iter().filter(|list| held(list.mode));
+        lists.all(|list| {
+            list.entries
+                .iter()
+                .any(|entry| entry.is_about(&asked.program))
+        })
+    }
+
+    /// Rules that can only be observed, and those that are not to be held.
+    fn observed(&self, asked: &Asked) -> Verdict {
+        let arguments = asked.arguments.get(1..).unwrap_or_default();
+        let names = || {
+            let place = asked.place.path().and_then(Path::to_str);
+            [Some(asked.program.as_str()), place].into_iter().flatten()
+        };
+        for list in &self.commands.denied {
+            if let Some(entry) = names().find_map(|name| list.find(name, arguments)) {
+                return Verdict::new(Ruling::Observed, Some(&entry.rule));
+            }
+        }
+        for list in &self.commands.allowed {
+            if !names().any(|name| list.find(name, arguments).is_some()) {
+                let by_path = self.scan.allowed.as_ref().zip(asked.place.path());
+                let only_arguments = list.entries.iter().any(|entry| !entry.arguments.is_empty());
+                let held = list.mode == CommandMode::Enforce && !only_arguments;
+                if !(held && by_path.is_some_and(|(allowed, path)| allowed.has(path))) {
+                    return Verdict::new(Ruling::Observed, None);
+                }
+            }
+        }
+        Verdict::new(Ruling::Allowed, None)
+    }
+
+    /// What is wrong with a program that has started, which the kernel names. Only an allowlist
+    /// says what is right.
+    pub fn started(&self, program: Option<&Path>) -> Option<Verdict> {
+        let allowed = self.scan.allowed.as_ref()?;
+        let fine = program.is_some_and(|path| allowed.has(path) || self.stand_in(path).is_some());
+        (!fine).then(|| Verdict::new(Ruling::NotAllowed, None))
+    }
+}
+
+fn is_loader(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("ld") && name.contains(".so"))
+}

@@ -1,0 +1,139 @@
+//! A root file system, looked at from outside. No link leads out of it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+
+/// Folders that programs are kept in beside those of `PATH`.
+const BESIDE: &[&str] = &[
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/games",
+    "/usr/local/games",
+    "/usr/libexec",
+    "/usr/lib/git-core",
+    "/usr/lib/busybox",
+    "/usr/lib/klibc/bin",
+    "/usr/lib/cargo/bin",
+    "/usr/local/go/bin",
+    "/opt/bin",
+    "/snap/bin",
+];
+
+#[derive(Debug)]
+pub struct Root {
+    pub(super) fd: OwnedFd,
+    /// Where it is, without links.
+    place: PathBuf,
+    /// Only what is below these is seen in the sandbox; nothing: all is.
+    shown: Option<Vec<PathBuf>>,
+    /// Where programs are looked for, by path inside, without links.
+    pub(super) folders: Vec<Folder>,
+    /// How many of them are those of `PATH`.
+    pub(super) in_path: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub path: PathBuf,
+    pub fd: OwnedFd,
+    pub stat: Stat,
+}
+
+impl Root {
+    /// `path`: the folders of `PATH`, in order.
+    pub fn open(
+        place: &Path,
+        path: impl IntoIterator<Item = impl AsRef<str>>,
+        shown: Option<Vec<PathBuf>>,
+    ) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(place, flags, Mode::empty())?;
+        let mut root = Self {
+            place: place_of(&fd)?,
+            fd,
+            shown,
+            folders: Vec::new(),
+            in_path: 0,
+        };
+        for folder in path {
+            root.add_folder(folder.as_ref());
+        }
+        root.in_path = root.folders.len();
+        for folder in BESIDE {
+            root.add_folder(folder);
+        }
+        Ok(root)
+    }
+
+    fn add_folder(&mut self, path: &str) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if !path.starts_with('/') {
+            return;
+        }
+        if let Ok((fd, path)) = self.resolve(Path::new(path), flags)
+            && let Ok(stat) = rustix::fs::fstat(&fd)
+            && !self.folders.iter().any(|known| known.path == path)
+        {
+            self.folders.push(Folder { path, fd, stat });
+        }
+    }
+
+    /// What a path inside leads to, and its path inside without links.
+    pub(super) fn resolve(&self, path: &Path, flags: OFlags) -> io::Result<(OwnedFd, PathBuf)> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let fd = rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve)?;
+        let place = place_of(&fd)?;
+        let inside = place
+            .strip_prefix(&self.place)
+            .map_err(|_| io::Error::from(rustix::io::Errno::XDEV))?;
+        Ok((fd, Path::new("/").join(inside)))
+    }
+
+    /// The regular file that a path leads to, if the sandbox can see it.
+    pub(super) fn file(&self, path: &Path) -> Option<(PathBuf, Stat)> {
+        let (fd, path) = self.resolve(path, OFlags::PATH | OFlags::CLOEXEC).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        (regular && self.shows(&path)).then_some((path, stat))
+    }
+
+    pub(super) fn shows(&self, path: &Path) -> bool {
+        let shown = self.shown.as_deref();
+        shown.is_none_or(|shown| shown.iter().any(|folder| path.starts_with(folder)))
+    }
+
+    pub(super) fn shown(&self) -> Vec<PathBuf> {
+        match &self.shown {
+            Some(shown) => shown.clone(),
+            None => vec!["/".into()],
+        }
+    }
+
+    /// The first bytes of a file.
+    pub(super) fn start_of(&self, path: &Path, bytes: usize) -> io::Result<Vec<u8>> {
+        use std::io::Read;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let (fd, _) = self.resolve(path, flags)?;
+        let mut start = Vec::new();
+        File::from(fd).take(bytes as u64).read_to_end(&mut start)?;
+        Ok(start)
+    }
+}
+
+impl Folder {
+    pub fn has(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+}
+
+fn place_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

@@ -1,0 +1,135 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+
+use brig_policy::{Compat, Document, PolicySet};
+use tempfile::TempDir;
+
+use super::{Root, Scan, scan};
+
+const PATH: [&str; 2] = ["/usr/bin", "/bin"];
+
+/// A root with a program at each of these places.
+fn root(files: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for file in files {
+        let path = folder.path().join(file.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().expect("above")).expect("made");
+        fs::write(path, "text").expect("written");
+    }
+    folder
+}
+
+fn look(folder: &Path, policy: &str) -> Arc<Scan> {
+    let document = Document::load("p.yaml", policy, Compat::Strict).expect("sound");
+    let policies = PolicySet::new(vec![document.document]);
+    let root = Root::open(folder, PATH, None).expect("a root");
+    scan(policies.commands(), &root)
+}
+
+fn denied(scan: &Scan) -> Vec<&str> {
+    let paths = scan.denied.keys();
+    paths.map(|path| path.to_str().expect("text")).collect()
+}
+
+#[test]
+fn a_denied_file_is_found_behind_links_alternatives_and_hard_links() {
+    let folder = root(&["/usr/bin/nc.openbsd", "/usr/bin/ls", "/usr/share/doc/x"]);
+    let at = |path: &str| folder.path().join(path);
+    fs::create_dir_all(at("etc/alternatives")).expect("made");
+    symlink("/usr/bin", at("bin")).expect("linked");
+    symlink("/etc/alternatives/nc", at("usr/bin/nc")).expect("linked");
+    symlink("/bin/nc.openbsd", at("etc/alternatives/nc")).expect("linked");
+    let real = at("usr/bin/nc.openbsd");
+    for other in ["usr/bin/harmless", "usr/share/doc/hidden"] {
+        fs::hard_link(&real, at(other)).expect("linked");
+    }
+    let found = look(folder.path(), "command_denylist: [nc, az]\n");
+    let expected = [
+        "/usr/bin/harmless",
+        "/usr/bin/nc.openbsd",
+        "/usr/share/doc/hidden",
+    ];
+    assert_eq!(denied(&found), expected);
+    let names: Vec<&String> = found.names.keys().collect();
+    assert_eq!(names, ["az", "nc"], "also what is not installed");
+    assert_eq!(found.allowed, None);
+}
+
+#[test]
+fn a_program_that_can_be_a_denied_one_is_denied() {
+    let folder = root(&["/bin/busybox", "/bin/ls"]);
+    let found = look(folder.path(), "command_denylist: [wget]\n");
+    assert_eq!(denied(&found), ["/bin/busybox"]);
+    let found = look(folder.path(), "command_denylist: [terraform]\n");
+    assert_eq!(denied(&found), Vec::<&str>::new());
+}
+
+#[test]
+fn a_link_does_not_lead_out_of_the_root() {
+    let folder = root(&["/usr/bin/ls"]);
+    let outside = folder.path().join("usr/bin/curl");
+    symlink("../../../../../../../../../../usr/bin/env", outside).expect("linked");
+    let found = look(folder.path(), "command_denylist: [curl, /opt/tool]\n");
+    assert_eq!(
+        denied(&found),
+        ["/opt/tool"],
+        "a path counts wherever it leads"
+    );
+}
+
+#[test]
+fn what_is_only_observed_is_not_looked_for() {
+    let folder = root(&["/usr/bin/curl", "/usr/bin/git"]);
+    let list = "command_denylist: [curl, git push]\n";
+    let found = look(folder.path(), &format!("{list}command_mode: observe\n"));
+    assert_eq!(*found, Scan::default());
+    assert_eq!(denied(&look(folder.path(), list)), ["/usr/bin/curl"]);
+}
+
+#[test]
+fn an_allowlist_gives_what_its_programs_need_to_start_and_no_shell() {
+    let folder = root(&[
+        "/bin/sh",
+        "/bin/perl",
+        "/usr/bin/env",
+        "/usr/bin/python3.9",
+        "/bin/curl",
+    ]);
+    let at = |path: &str| folder.path().join(path);
+    symlink("python3.9", at("usr/bin/python3")).expect("linked");
+    for (name, text) in [
+        ("by-perl", "#!/bin/perl\n"),
+        ("by-env", "#!/usr/bin/env python3\n"),
+        ("by-shell", "#!/bin/sh\n"),
+    ] {
+        fs::write(at("usr/bin").join(name), text).expect("written");
+    }
+    let list = "command_allowlist: [by-perl, by-env, by-shell, curl, nothing, '@compilers']\n";
+    let found = look(folder.path(), &format!("{list}command_denylist: [curl]\n"));
+    let allowed = found.allowed.as_ref().expect("a list");
+    let texts = |paths: &std::collections::BTreeSet<std::path::PathBuf>| -> Vec<String> {
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
+    };
+    let programs = ["/usr/bin/by-env", "/usr/bin/by-perl", "/usr/bin/by-shell"];
+    assert_eq!(texts(&allowed.programs), programs);
+    let interpreters = ["/bin/perl", "/usr/bin/env", "/usr/bin/python3.9"];
+    assert_eq!(texts(&allowed.interpreters), interpreters);
+    assert_eq!(allowed.missing, ["nothing"]);
+    let without = [("/usr/bin/by-shell".into(), "/bin/sh".into())];
+    assert_eq!(allowed.without_shell, without);
+    assert!(!allowed.has(Path::new("/bin/sh")));
+}
+
+#[test]
+fn what_changes_is_looked_at_again() {
+    let folder = root(&["/usr/bin/ls"]);
+    let list = "command_denylist: [curl]\n";
+    assert_eq!(denied(&look(folder.path(), list)), Vec::<&str>::new());
+    fs::write(folder.path().join("usr/bin/curl"), "text").expect("written");
+    assert_eq!(denied(&look(folder.path(), list)), ["/usr/bin/curl"]);
+}
