@@ -19,6 +19,7 @@ pub mod host;
 pub mod owner;
 pub mod probe;
 
+pub mod commands;
 pub mod environment;
 pub mod filesystem;
 pub mod filetypes;

@@ -172,6 +172,13 @@ pub fn hint(text: &str) {
     say(CYAN, "hint", text);
 }
 
+/// Lines without a label.
+pub fn plain(text: &str) {
+    for line in text.lines() {
+        let _ = writeln!(anstream::stderr(), "{}", escape::line(line));
+    }
+}
+
 fn say(colour: &str, label: &str, text: &str) {
     // Nobody is left to tell if stderr itself is broken.
     let _ = writeln!(

@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod audit;
 mod backend;
+mod commands;
 mod doctor;
 mod drive;
 mod escape;
@@ -44,6 +45,7 @@ fn command(command: &Command) -> u8 {
         Command::Session(args) => block_on(session::run(&args.command)),
         Command::Policy(args) => policy::run(&args.command),
         Command::Audit(args) => audit::run(args),
+        Command::Commands(args) => commands::run(&args.command),
         Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Completions(args) => {
             let mut script = Vec::new();

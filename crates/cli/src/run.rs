@@ -1,8 +1,9 @@
 //! `brig run`: one execution, and nothing of it stays.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use brig_sandbox::{Limit, Request, Sandbox};
+use brig_sandbox::{Limit, Report, Request, Sandbox};
 
 use crate::args::{RunArgs, UnderArgs, WorkArgs};
 use crate::drive::{Attachment, Finished, drive};
@@ -15,7 +16,12 @@ pub const SITTING: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub async fn run(args: &RunArgs) -> u8 {
     match attempt(args).await {
-        Ok(finished) => finish(&finished, &args.work, args.json, false),
+        Ok(finished) => {
+            if args.observe {
+                failure::plain(&observed(&finished.report));
+            }
+            finish(&finished, &args.work, args.json, false)
+        }
         Err(failure) => {
             if args.json {
                 let agent = Some(args.config.agent.as_str());
@@ -30,6 +36,7 @@ pub async fn run(args: &RunArgs) -> u8 {
 
 async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
     let mut config = args.config.session_config();
+    config.observe_commands = args.observe;
     if args.work.tty && !config.limits.timeout.asked {
         config.limits.timeout = Limit::default_of(SITTING);
     }
@@ -48,6 +55,34 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
     let start = sandbox.start_once(&args.config.agent, config, request);
     let done = drive(start, attachment(&args.work, args.json)).await;
     done.map_err(|failure| for_the_operator(failure, &args.under))
+}
+
+/// The programs that an execution started, as a policy that allows no others.
+fn observed(report: &Report) -> String {
+    const FOLDERS: [&str; 6] = [
+        "/usr/local/sbin/",
+        "/usr/local/bin/",
+        "/usr/sbin/",
+        "/usr/bin/",
+        "/sbin/",
+        "/bin/",
+    ];
+    let by_name = |program: &String| {
+        let mut names = FOLDERS
+            .iter()
+            .filter_map(|folder| program.strip_prefix(folder));
+        let name = names.find(|name| !name.contains('/'));
+        name.map_or_else(|| program.clone(), str::to_owned)
+    };
+    let programs: BTreeSet<String> = report.attempted.programs.iter().map(by_name).collect();
+    let mut text = String::from("command_allowlist:");
+    if programs.is_empty() {
+        text.push_str(" []");
+    }
+    for program in programs {
+        text.push_str(&format!("\n  - {}", serde_json::Value::String(program)));
+    }
+    text
 }
 
 /// Who is denied can't mend it; who wrote the policy can.

@@ -55,6 +55,8 @@ fn every_command_has_help_with_an_example() {
         "audit export",
         "audit agt-chain",
         "audit rotate-key",
+        "commands",
+        "commands scan",
         "doctor",
         "completions",
     ] {

@@ -19,6 +19,20 @@ use crate::root::SYSTEM;
 /// Where stand-ins are under the names of denied programs. First in `PATH`.
 const FOLDER: &str = "/run/brig-denied";
 
+/// A root file system as a sandbox has it, to look for commands in: a given one, or the host's.
+pub fn command_root(rootfs: Option<&Path>) -> std::io::Result<Root> {
+    open(rootfs, &Found::default())
+}
+
+fn open(rootfs: Option<&Path>, found: &Found) -> std::io::Result<Root> {
+    let shown = rootfs.is_none().then(|| {
+        let system = SYSTEM.iter().map(PathBuf::from);
+        system.chain(found.folders().map(PathBuf::from)).collect()
+    });
+    let path = found.path();
+    Root::open(rootfs.unwrap_or(Path::new("/")), path.split(':'), shown)
+}
+
 /// What a plan says about commands; nothing if it says nothing, and then nothing is watched.
 pub fn judge(plan: &Plan, found: &Found) -> Result<Option<Judge>> {
     if !plan.watches_commands() {
@@ -26,14 +40,8 @@ pub fn judge(plan: &Plan, found: &Found) -> Result<Option<Judge>> {
     }
     let none = Commands::default();
     let commands = plan.commands().unwrap_or(&none);
-    let place = plan.rootfs().map_or(Path::new("/"), PathBuf::as_path);
-    let shown = plan.rootfs().is_none().then(|| {
-        let system = SYSTEM.iter().map(PathBuf::from);
-        system.chain(found.folders().map(PathBuf::from)).collect()
-    });
-    let path = found.path();
-    let root = Root::open(place, path.split(':'), shown)
-        .map_err(|error| Error::io(format!("look at {}", place.display()), error))?;
+    let root = open(plan.rootfs().map(PathBuf::as_path), found)
+        .map_err(|error| Error::io("look for commands", error))?;
     Ok(Some(Judge {
         commands: commands.clone(),
         scan: scan(commands, &root),

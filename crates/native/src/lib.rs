@@ -17,6 +17,7 @@ mod spawn;
 mod tree;
 
 pub use backend::NativeBackend;
+pub use commands::command_root;
 pub use host::Finding;
 
 /// What the README and the guide show is compiled and run.

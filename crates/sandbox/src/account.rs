@@ -149,6 +149,7 @@ impl Account {
             commands,
             tools,
             omitted,
+            ..
         } = self.attempts.listed();
         Receipt {
             step: self.step,

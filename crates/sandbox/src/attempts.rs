@@ -1,6 +1,7 @@
 //! What an execution asks of the world outside: the network, commands, tools. Each attempt is on
 //! record before it has an answer, and is kept for the receipt and the report.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use brig_audit::receipt::{self, Omitted};
@@ -12,6 +13,8 @@ use crate::{Error, ExecutionId, Result};
 
 /// Listed of each kind: so many that were allowed, and so many that were not.
 const LISTED: usize = 25;
+/// Programs that are kept apart.
+const PROGRAMS: usize = 1000;
 /// Arguments of a command that are kept, and characters of each.
 const ARGUMENTS: usize = 64;
 const LONGEST: usize = 256;
@@ -44,6 +47,8 @@ pub struct Attempted {
     pub tools: Vec<Tool>,
     /// How many more there were.
     pub omitted: Omitted,
+    /// All programs that were started, each once.
+    pub programs: BTreeSet<String>,
 }
 
 impl Attempts {
@@ -102,6 +107,12 @@ impl Attempts {
         }
         self.record(Fact::CommandAttempted(command.clone()))?;
         let listed = &mut lock(&self.state).listed;
+        if command.allowed && listed.programs.len() < PROGRAMS {
+            let relative = command.program.contains('/') && !command.program.starts_with('/');
+            let program = command.path.as_ref().filter(|_| relative);
+            let program = program.unwrap_or(&command.program);
+            listed.programs.insert(program.clone());
+        }
         let count = &mut listed.omitted.commands;
         list(&mut listed.commands, command, |one| one.allowed, count);
         Ok(())

@@ -1,6 +1,7 @@
 //! The command line as types. The texts here are the help and the reference.
 
 mod audit;
+mod commands;
 mod config;
 mod policy;
 mod session;
@@ -17,6 +18,7 @@ pub use audit::{
     AgtChainArgs, AuditArgs, AuditCommand, CheckProofArgs, ConsistencyArgs, ExportArgs,
     ExportFormat, Filter, ProveArgs, ShowArgs, VerifyArgs,
 };
+pub use commands::{CommandsArgs, CommandsCommand, ScanArgs};
 pub use config::ConfigArgs;
 pub use policy::{
     CheckArgs, DiffArgs, ExplainArgs, FactArgs, FolderArgs, PolicyCommand, TestArgs, UnderArgs,
@@ -79,6 +81,7 @@ pub enum Command {
     Session(SessionArgs),
     Policy(PolicyArgs),
     Audit(AuditArgs),
+    Commands(CommandsArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Version(VersionArgs),
@@ -105,6 +108,7 @@ Examples:
   brig run --timeout 5s --memory 256M job.py     tighter limits
   brig run --mount ./data:/data main.py          a folder of the host, read-only
   brig run --policy policy.yaml agent.py         only what a policy allows
+  brig run --observe build.py                    which programs it starts
   brig run --workspace . -- make test            work on this folder, in place
   tar c src | brig run -i -- tar tv              standard input
   brig run -it -- bash                           a terminal inside
@@ -119,6 +123,9 @@ pub struct RunArgs {
     pub under: UnderArgs,
     #[command(flatten)]
     pub facts: FactArgs,
+    /// Record every program that is started, and print the command policy that it would take
+    #[arg(long)]
+    pub observe: bool,
     /// Print one JSON object with the result and nothing else on stdout
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,

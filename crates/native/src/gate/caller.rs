@@ -180,26 +180,49 @@ impl Caller {
 
     /// Where a path inside leads.
     pub fn find(self, path: &Path) -> Place {
-        // `self` is whoever asks, and not us.
-        for (own, rest) in [
-            ("/proc/self", ""),
-            ("/proc/thread-self", ""),
-            ("/dev/fd", "fd"),
-            ("/dev/stdin", "fd/0"),
-        ] {
-            if let Ok(below) = path.strip_prefix(own) {
-                let link = Path::new(&self.proc(rest)).join(below);
-                return match std::fs::read_link(link) {
-                    Ok(found) if found.is_absolute() => Place::File(found),
-                    _ => Place::Unknown,
-                };
-            }
+        if let Some(place) = self.own(path) {
+            return place;
         }
         match self.look(path) {
             Ok(found) => Place::File(found),
             Err(Errno::NOENT | Errno::NOTDIR) => Place::Missing,
             Err(_) => Place::Unknown,
         }
+    }
+
+    /// Paths that mean something else to everyone who follows them: `self` is whoever asks, and
+    /// not us.
+    fn own(self, path: &Path) -> Option<Place> {
+        let places = [
+            ("/proc/self", ""),
+            ("/proc/thread-self", ""),
+            ("/dev/fd", "fd"),
+            ("/dev/stdin", "fd/0"),
+        ];
+        let mut below = places.iter().filter_map(|(place, file)| {
+            let rest = path.strip_prefix(place).ok()?;
+            Some(Path::new(file).join(rest))
+        });
+        let below = below.next()?;
+        let mut parts = below.components();
+        let mut link = PathBuf::from(parts.next()?.as_os_str());
+        if link.as_os_str() == "fd" {
+            link.push(parts.next()?);
+        }
+        let rest = parts.as_path();
+        let whole = rest.as_os_str().is_empty();
+        let target = match link.to_str() {
+            Some("root") => PathBuf::from("/"),
+            Some(link) => match std::fs::read_link(self.proc(link)) {
+                Ok(target) if target.is_absolute() => target,
+                _ => return Some(Place::Unknown),
+            },
+            None => return Some(Place::Unknown),
+        };
+        Some(match whole {
+            true => Place::File(target),
+            false => self.find(&target.join(rest)),
+        })
     }
 
     fn look(self, path: &Path) -> Result<PathBuf, Errno> {

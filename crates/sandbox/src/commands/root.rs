@@ -1,5 +1,6 @@
 //! A root file system, looked at from outside. No link leads out of it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -115,6 +116,25 @@ impl Root {
             Some(shown) => shown.clone(),
             None => vec!["/".into()],
         }
+    }
+
+    /// All programs that are found by their name.
+    pub fn programs(&self) -> BTreeSet<PathBuf> {
+        let mut programs = BTreeSet::new();
+        for folder in &self.folders[..self.in_path] {
+            let Ok(entries) = rustix::fs::Dir::read_from(&folder.fd) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let Ok(name) = entry.file_name().to_str() else {
+                    continue;
+                };
+                let found = self.file(&folder.path.join(name));
+                let found = found.filter(|(_, stat)| stat.st_mode & 0o111 != 0);
+                programs.extend(found.map(|(path, _)| path));
+            }
+        }
+        programs
     }
 
     /// The first bytes of a file.

@@ -1,0 +1,3 @@
+mod native;
+
+brig_attacks::commands!(native::ground);
