@@ -5,8 +5,8 @@
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Denied, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit, Setup,
-    Source, Spawn, Step, ToGuest, Transport, VERSION, encode_into, to_bytes,
+    Base, Confine, Denied, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit,
+    Setup, Source, Spawn, Step, ToGuest, Transport, VERSION, encode_into, to_bytes,
 };
 
 const INPUTS: usize = 100_000;
