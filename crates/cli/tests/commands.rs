@@ -75,7 +75,10 @@ fn what_is_observed_is_the_list_that_it_needs() {
     let other = "import os\nprint(os.system('factor 6') >> 8)\n";
     let object = brig.run(allowed.into_iter().chain([other])).exits(0).json();
     assert_eq!(object["result"]["stdout"], "126\n");
-    assert_eq!(denied(&object), 1);
+    assert_eq!(denied(&object), 1, "one search, one record");
+    let commands = object["commands"].as_array().unwrap();
+    let one = commands.iter().find(|one| one["allowed"] == false).unwrap();
+    assert_eq!(one["path"], "/usr/bin/factor");
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub fn judge(plan: &Plan, found: &Found) -> Result<Option<Judge>> {
         commands: commands.clone(),
         scan: scan(commands, &root),
         folder: FOLDER.into(),
+        path: found.path().split(':').map(str::to_owned).collect(),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::caller::{Asked, Caller, Place};
+use super::caller::{Asked, Caller};
 use super::judge::Verdict;
 
 /// A program can have many processes; more than this are not remembered at once.
@@ -67,7 +67,7 @@ impl Book {
 
     /// Whether this is the same search in the next folder. One that begins anew is another.
     pub fn is_same_search(&mut self, thread: u32, asked: &Asked, verdict: &Verdict) -> bool {
-        if asked.place != Place::Missing || verdict.ruling.allowed() {
+        if verdict.ruling.allowed() || verdict.stands_in {
             self.searches.remove(&thread);
             return false;
         }

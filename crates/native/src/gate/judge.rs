@@ -16,6 +16,8 @@ pub struct Judge {
     pub scan: Arc<Scan>,
     /// Where stand-ins are under the names of denied programs.
     pub folder: PathBuf,
+    /// The folders that programs are usually looked for in.
+    pub path: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,16 @@ impl Judge {
         let mut denied = self.scan.denied.iter();
         let covered = denied.find(|(_, denied)| denied.name == name);
         Some((name, covered.map(|(path, _)| path.as_path())))
+    }
+
+    /// Where a search that has begun would find what it looks for.
+    pub fn search(&self, caller: &Caller, asked: &Asked) -> Option<PathBuf> {
+        let (folder, name) = asked.program.rsplit_once('/')?;
+        let begun = self.path.iter().position(|known| known == folder)?;
+        self.path[begun..].iter().find_map(|folder| {
+            let place = caller.find(&Path::new(folder).join(name));
+            place.path().map(Path::to_owned)
+        })
     }
 
     pub fn judge(&self, caller: &Caller, asked: &Asked) -> Verdict {

@@ -248,7 +248,10 @@ impl Watched {
         parent: Option<&Path>,
         verdict: &Verdict,
     ) -> brig_sandbox::Result<()> {
-        let mut path = asked.place.path().map(|path| path.display().to_string());
+        // A search that meets nothing in its first folder may go on to a file.
+        let searched = || judge.search(caller, &asked);
+        let path = asked.place.path().map(Path::to_owned).or_else(searched);
+        let mut path = path.map(|path| path.display().to_string());
         // The name of a stand-in stands for what was asked for, installed or not.
         if let Some((name, covered)) = asked.place.path().and_then(|path| judge.stands_for(path)) {
             path = covered.map(|path| path.display().to_string());
