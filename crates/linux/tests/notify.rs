@@ -62,7 +62,7 @@ fn become_true(socket: OwnedFd, other: OwnedFd) -> io::Result<()> {
     rustix::net::sendmsg(&socket, &[io::IoSlice::new(b"l")], &mut control, flags)?;
     drop(listener);
     let program = c"/bin/true".to_owned();
-    Err(process::exec(&program, &[program.clone()], &[]))
+    Err(process::exec(&program, std::slice::from_ref(&program), &[]))
 }
 
 fn receive(socket: &OwnedFd) -> OwnedFd {
