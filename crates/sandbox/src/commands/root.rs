@@ -20,6 +20,8 @@ const BESIDE: &[&str] = &[
     "/usr/local/games",
     "/usr/libexec",
     "/usr/lib/git-core",
+    "/usr/local/libexec",
+    "/usr/local/libexec/git-core",
     "/usr/lib/busybox",
     "/usr/lib/klibc/bin",
     "/usr/lib/cargo/bin",
