@@ -270,6 +270,33 @@ fn a_long_answer_is_cut_when_the_rules_change() {
 }
 
 #[test]
+fn connections_end_together_and_their_ends_are_told() {
+    let lab = Lab::new(allowing(&["good.example:7"]));
+    lab.name("good.example", &[PUBLIC])
+        .route(PUBLIC, 7, echoes());
+    let open = || {
+        let (mut stream, head) = lab.tunnel("good.example:7");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        stream.write_all(b"\0").expect("open");
+        stream.read_exact(&mut [0]).expect("an echo");
+        stream
+    };
+    let mut before: Vec<TcpStream> = (0..5).map(|_| open()).collect();
+    assert!(lab.seen.closed.lock().expect("not poisoned").is_empty());
+    let ended = lab.gateway.end_connections();
+    let mut after = open();
+    lab.block_on(ended);
+    let told = lab.seen.closed.lock().expect("not poisoned").clone();
+    assert_eq!(told.len(), 5);
+    assert!(told.iter().all(|one| (one.sent, one.received) == (1, 1)));
+    assert!(before.iter_mut().all(is_closed));
+    after.write_all(b"\0").expect("open");
+    after
+        .read_exact(&mut [0])
+        .expect("what came later stays open");
+}
+
+#[test]
 fn without_the_gateway_there_is_no_network() {
     let server = Server::plain();
     let mut lab = Lab::new(allowing(&["good.example", "good.example:7"]));

@@ -3,10 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use brig_egress::{Layer, LayerKind, Rule};
 use brig_native::NativeBackend;
@@ -171,4 +172,45 @@ async fn names_are_answered_only_if_they_are_allowed() {
     };
     assert_eq!(of("allowed.invalid"), Some(("dns", true)));
     assert_eq!(of("denied.invalid"), Some(("dns", false)));
+}
+
+/// The server never closes, so nobody but the end of the program ends the connection.
+#[tokio::test]
+async fn connections_end_with_what_opened_them_and_are_on_record() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let code = format!(
+        "import socket\n\
+         s = socket.create_connection(('127.0.0.1', 3128))\n\
+         s.sendall(b'CONNECT 127.0.0.1:{port} HTTP/1.1\\r\\n\\r\\n')\n\
+         print(s.recv(100))\n\
+         s.sendall(b'\\0hello')"
+    );
+    let sandbox = Sandbox::builder(Arc::new(NativeBackend::new()))
+        .build()
+        .unwrap();
+    let agent: AgentId = "network".parse().unwrap();
+    let config = allow(&[format!("127.0.0.1:{port}")]);
+    let session = sandbox.create_session(&agent, None, config).await.unwrap();
+    for _ in 0..3 {
+        let command = ["python3", "-c", &code].map(Into::into).to_vec();
+        let report = session.run(command).await.unwrap();
+        let outcome = report.outcome.unwrap();
+        assert!(outcome.stdout.bytes.starts_with(b"b'HTTP/1.1 200"));
+        let [egress] = report.attempted.egress.as_slice() else {
+            panic!("its own, and no other: {:?}", report.attempted.egress);
+        };
+        assert!(egress.carried.is_some(), "{egress:?}");
+        // Closed as a whole: what is said to nobody is answered by a reset.
+        let (mut left, _) = silent.accept().unwrap();
+        left.set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        while !matches!(left.read(&mut [0; 64]), Ok(0) | Err(_)) {}
+        let began = Instant::now();
+        while left.write_all(b"?").is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(30), "still open");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    session.destroy().await.unwrap();
 }

@@ -67,6 +67,7 @@ impl Network {
     pub(crate) fn admit(&self, attempts: &Arc<Attempts>) -> Admitted {
         lock(&self.running.0).push(Arc::downgrade(attempts));
         Admitted {
+            gateway: self.gateway.clone(),
             running: Arc::clone(&self.running),
             attempts: Arc::clone(attempts),
         }
@@ -95,16 +96,32 @@ impl Running {
     }
 }
 
+/// Connections end with the last of those that could have made them.
 #[derive(Debug)]
 pub(crate) struct Admitted {
+    gateway: Gateway,
     running: Arc<Running>,
     attempts: Arc<Attempts>,
+}
+
+impl Admitted {
+    /// Ends the use of the network. What was open is closed and on record then.
+    pub async fn leave(self) {
+        let alone = lock(&self.running.0).len() == 1;
+        if alone {
+            self.gateway.end_connections().await;
+        }
+    }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
         let own = Arc::as_ptr(&self.attempts);
-        lock(&self.running.0).retain(|other| other.as_ptr() != own);
+        let mut running = lock(&self.running.0);
+        running.retain(|other| other.as_ptr() != own);
+        if running.is_empty() {
+            drop(self.gateway.end_connections());
+        }
     }
 }
 

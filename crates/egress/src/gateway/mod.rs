@@ -6,6 +6,7 @@ mod forward;
 mod http;
 mod meter;
 mod open;
+mod place;
 mod pool;
 mod proxy;
 mod refuse;
@@ -23,13 +24,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, watch};
 
-use crate::decision::{Protocol, Reason};
 use crate::limits::Limits;
 use crate::net::{Dial, Resolve, System};
 use crate::record::Record;
 use crate::rules::Rules;
+use place::Place;
 
 pub use first::{FirstBytes, first_bytes, tls_name};
 pub use pool::Pool;
@@ -64,6 +65,8 @@ struct Shared {
     limits: Limits,
     pool: Mutex<Pool>,
     slots: Arc<Semaphore>,
+    /// Told when all connections of the moment are to end.
+    era: Mutex<watch::Sender<bool>>,
     next: AtomicU64,
     execution: Mutex<Option<Arc<str>>>,
 }
@@ -106,6 +109,7 @@ impl Builder {
             shared: Arc::new(Shared {
                 slots: Arc::new(Semaphore::new(self.limits.connections)),
                 pool: Mutex::new(self.pool.unwrap_or_default().at_most(names)),
+                era: Mutex::default(),
                 rules: self.rules,
                 resolve: self.resolve,
                 dial: self.dial,
@@ -123,8 +127,8 @@ impl Gateway {
     pub fn builder(rules: impl Into<Rules>, record: impl Record) -> Builder {
         Builder {
             rules: rules.into(),
-            resolve: Arc::new(System),
-            dial: Arc::new(System),
+            resolve: Arc::new(System::default()),
+            dial: Arc::new(System::default()),
             record: Arc::new(record),
             limits: Limits::default(),
             pool: None,
@@ -149,24 +153,9 @@ impl Gateway {
         entry: Entry,
         dialled: Option<SocketAddr>,
     ) {
-        if let Some(slot) = self.slot(entry) {
-            self.serve_stream(stream, entry, dialled, slot).await;
+        if let Some(place) = self.place(entry) {
+            self.serve_stream(stream, entry, dialled, place).await;
         }
-    }
-
-    /// Room for one more connection. That there is none is on record.
-    fn slot(&self, entry: Entry) -> Option<OwnedSemaphorePermit> {
-        let slot = self.shared.slots.clone().try_acquire_owned().ok();
-        if slot.is_none() {
-            let protocol = match entry {
-                Entry::Proxy => Protocol::Http,
-                Entry::Transparent => Protocol::Tcp,
-                Entry::Dns => Protocol::Dns,
-            };
-            let reason = Reason::Limit("too many connections are open");
-            self.malformed("one more connection", protocol, reason);
-        }
-        slot
     }
 
     async fn serve_stream<S: Stream>(
@@ -174,7 +163,7 @@ impl Gateway {
         stream: S,
         entry: Entry,
         dialled: Option<SocketAddr>,
-        _slot: OwnedSemaphorePermit,
+        mut place: Place,
     ) {
         let served = async {
             match entry {
@@ -187,7 +176,10 @@ impl Gateway {
             }
         };
         // Whatever a connection is at then, dropping it ends it.
-        let _ = tokio::time::timeout(self.shared.limits.lifetime, served).await;
+        tokio::select! {
+            _ = tokio::time::timeout(self.shared.limits.lifetime, served) => {}
+            () = place.ended() => {}
+        }
     }
 }
 

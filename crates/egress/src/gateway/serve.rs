@@ -26,7 +26,7 @@ impl Gateway {
                 }
                 Err(error) => return Err(error),
             };
-            let (Some(slot), Ok(dialled)) = (self.slot(entry), stream.local_addr()) else {
+            let (Some(place), Ok(dialled)) = (self.place(entry), stream.local_addr()) else {
                 continue;
             };
             // Small messages are what proxies carry.
@@ -34,7 +34,7 @@ impl Gateway {
             let gateway = self.clone();
             connections.spawn(async move {
                 let dialled = Some(dialled);
-                gateway.serve_stream(stream, entry, dialled, slot).await;
+                gateway.serve_stream(stream, entry, dialled, place).await;
             });
         }
     }

@@ -7,6 +7,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
+use super::place;
 use super::relay::copy_until;
 
 /// How often a buffer must have been full before a pipe is worth its two descriptors.
@@ -20,13 +21,15 @@ pub(super) async fn splice(
     count: impl Fn(usize),
 ) -> io::Result<()> {
     if !copy_until(&mut from, &mut to, &count, BUSY).await? {
-        match pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC) {
-            Ok((reader, writer)) => {
+        let room = place::pipe();
+        let flags = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
+        match room.as_ref().map(|_| pipe_with(flags)) {
+            Some(Ok((reader, writer))) => {
                 // Without the right to a larger one, it stays as it is.
                 let _ = fcntl_setpipe_size(&writer, PIPE);
                 move_all(from.as_ref(), to.as_ref(), &reader, &writer, &count).await?;
             }
-            Err(_) => {
+            _ => {
                 copy_until(&mut from, &mut to, &count, usize::MAX).await?;
             }
         }

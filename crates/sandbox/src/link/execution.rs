@@ -35,6 +35,21 @@ pub async fn run<G: Guard>(
     request: ExecRequest,
     io: ExecIo,
 ) -> Result<Outcome> {
+    let network = instance.network.as_ref();
+    let admitted = network.map(|network| network.admit(permit.attempts()));
+    let outcome = run_admitted(instance, permit, request, io).await;
+    if let Some(admitted) = admitted {
+        admitted.leave().await;
+    }
+    outcome
+}
+
+async fn run_admitted<G: Guard>(
+    instance: &GuestInstance<G>,
+    permit: &Permit,
+    request: ExecRequest,
+    io: ExecIo,
+) -> Result<Outcome> {
     let connection = &instance.connection;
     let numbers = Numbers {
         id: connection.number(),
@@ -51,8 +66,6 @@ pub async fn run<G: Guard>(
     let program = spawn.argv.first().cloned().unwrap_or_default();
     let terminal = spawn.terminal.is_some();
 
-    let network = instance.network.as_ref();
-    let _admitted = network.map(|network| network.admit(permit.attempts()));
     let company = Company::join(&instance.running);
     // What was used before, or beside it, is not its own.
     let own_peak = company.alone && instance.guard.forget_peak();
