@@ -11,6 +11,7 @@ mod engine;
 mod eval;
 mod explain;
 mod folder;
+pub mod form;
 mod kept;
 mod pattern;
 mod problem;

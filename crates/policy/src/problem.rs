@@ -13,7 +13,7 @@ pub struct Position {
 }
 
 impl Position {
-    pub(crate) const START: Position = Position { line: 1, column: 1 };
+    pub const START: Position = Position { line: 1, column: 1 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,7 +74,7 @@ fn lines(problems: &[Problem]) -> String {
 
 /// The way to a value, written out only when it is needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Entry<'a> {
+pub enum Entry<'a> {
     Root,
     Key(&'a Entry<'a>, &'a str),
     Index(&'a Entry<'a>, usize),
@@ -111,7 +111,7 @@ const MAX_KEPT: usize = 200;
 
 /// Collects what is wrong while a file is read.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     file: Arc<str>,
     problems: Vec<Problem>,
     dropped: usize,
@@ -120,7 +120,7 @@ pub(crate) struct Log {
 
 /// A problem without its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub struct Fault {
     pub code: &'static str,
     pub message: String,
     pub fix: Option<String>,
@@ -209,7 +209,7 @@ impl Log {
 }
 
 /// The candidate that was probably meant.
-pub(crate) fn nearest<'a>(
+pub fn nearest<'a>(
     given: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -227,7 +227,7 @@ pub(crate) fn nearest<'a>(
 }
 
 /// User input in a message: of a bounded length, and without control characters.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     const MOST: usize = 60;
     let mut out = String::from("`");
     for c in text.chars().take(MOST) {

@@ -4,7 +4,7 @@
 use crate::command::CommandMode;
 
 #[derive(Debug)]
-pub(crate) struct Field {
+pub struct Field {
     pub name: &'static str,
     pub kind: Kind,
     pub required: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Field {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     Text,
     /// Text of at least one character.
     Name,
@@ -41,6 +41,12 @@ pub(crate) enum Kind {
     Variables,
     Object(&'static [Field]),
     Objects(&'static [Field]),
+    /// A map from names that people choose to maps of these fields.
+    Named(&'static [Field]),
+    /// A list of texts, of which there is at least one.
+    Words,
+    /// A path to a policy, or a policy.
+    Policy,
 }
 
 pub(crate) const ACTIONS: &[&str] = &["allow", "deny", "audit", "block"];
@@ -88,12 +94,12 @@ impl Field {
         self
     }
 
-    const fn nullable(mut self) -> Self {
+    pub const fn nullable(mut self) -> Self {
         self.nullable = true;
         self
     }
 
-    const fn default(mut self, json: &'static str) -> Self {
+    pub const fn default(mut self, json: &'static str) -> Self {
         self.default = Some(json);
         self
     }

@@ -27,8 +27,8 @@ use crate::value::Value;
 pub use brig_hosts::Rule as HostRule;
 pub use canonical::Digest;
 pub use fields::{CONTROLS, FACTS};
-pub use reference::reference;
-pub use schema::schema;
+pub use reference::{reference, reference_of};
+pub use schema::{schema, schema_of};
 
 /// A value, and where it was given; nowhere if it is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,6 +256,11 @@ impl Document {
         let mut log = Log::new(file);
         let node = tree::parse(text.as_ref(), Format::of(file), compat, &mut log);
         Self::from_tree(node.as_ref(), compat, log)
+    }
+
+    /// A policy that is a part of another file.
+    pub fn inline(file: &str, node: &Node) -> Result<Loaded, Problems> {
+        Self::from_tree(Some(node), Compat::Strict, Log::new(file))
     }
 
     pub(crate) fn from_tree(

@@ -15,12 +15,14 @@ pub fn reference() -> String {
         ("`sandbox_mounts`", MOUNTS),
     ];
     for (title, fields) in tables {
-        table(&mut out, title, fields);
+        out.push_str(&reference_of(title, fields));
     }
     out
 }
 
-fn table(out: &mut String, title: &str, fields: &[Field]) {
+/// These fields, in Markdown.
+pub fn reference_of(title: &str, fields: &[Field]) -> String {
+    let mut out = String::new();
     let _ = write!(
         out,
         "### {title}\n\n| field | what it holds | if missing | what it means |\n|---|---|---|---|\n"
@@ -40,6 +42,7 @@ fn table(out: &mut String, title: &str, fields: &[Field]) {
         );
     }
     out.push('\n');
+    out
 }
 
 fn holds(kind: Kind) -> String {
@@ -64,5 +67,8 @@ fn holds(kind: Kind) -> String {
         Kind::Variables => "a map from names to text".into(),
         Kind::Object(_) => "a map".into(),
         Kind::Objects(_) => "a list of maps".into(),
+        Kind::Named(_) => "a map from names to maps".into(),
+        Kind::Words => "a list of texts, not empty".into(),
+        Kind::Policy => "a path, or a [policy](policy.md)".into(),
     }
 }

@@ -7,14 +7,20 @@ use crate::value::{Map, Value, write_pretty};
 
 /// The JSON Schema of a policy document, for editors and other checkers.
 pub fn schema() -> String {
+    schema_of(
+        "Brig policy",
+        "What an agent may do, and within which limits.",
+        DOCUMENT,
+    )
+}
+
+/// The JSON Schema of a file with these fields.
+pub fn schema_of(title: &str, about: &str, fields: &[Field]) -> String {
     let mut schema = Map::new();
     schema.insert("$schema", "http://json-schema.org/draft-07/schema#");
-    schema.insert("title", "Brig policy");
-    schema.insert(
-        "description",
-        "What an agent may do, and within which limits.",
-    );
-    for (key, value) in object(DOCUMENT).iter() {
+    schema.insert("title", title);
+    schema.insert("description", about);
+    for (key, value) in object(fields).iter() {
         schema.insert(key, value.clone());
     }
     let mut out = String::new();
@@ -113,6 +119,22 @@ fn kind(kind: Kind) -> Map {
         }
         Kind::Object(fields) => return object(fields),
         Kind::Objects(fields) => return list(object(fields)),
+        Kind::Named(fields) => {
+            map.insert("type", "object");
+            map.insert("additionalProperties", object(fields));
+        }
+        Kind::Words => {
+            let mut words = list([("type", "string")].into_iter().collect());
+            words.insert("minItems", 1);
+            return words;
+        }
+        Kind::Policy => {
+            let mut path = Map::new();
+            path.insert("type", "string");
+            path.insert("minLength", 1);
+            let either = [path, object(DOCUMENT)].map(Value::Map);
+            map.insert("anyOf", Value::List(either.into()));
+        }
     }
     map
 }

@@ -9,13 +9,15 @@ use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
 use crate::tree::{self, Compat, Node, Pair};
 use crate::value::Value;
 
-pub(crate) struct Reader<'l> {
+#[derive(Debug)]
+pub struct Reader<'l> {
     pub log: &'l mut Log,
     pub compat: Compat,
 }
 
 /// The known keys of one map.
-pub(crate) struct Object<'n> {
+#[derive(Debug)]
+pub struct Object<'n> {
     pub at: Position,
     pairs: &'n [Pair],
     fields: &'static [Field],
@@ -325,6 +327,38 @@ impl Reader<'_> {
             .collect()
     }
 
+    /// A map from names that people choose. Those that are no names are reported.
+    pub fn named<'n>(
+        &mut self,
+        object: &Object<'n>,
+        name: &'static str,
+        entry: &Entry<'_>,
+        check: impl Fn(&str) -> Result<(), Fault>,
+    ) -> Vec<(&'n str, Object<'n>)> {
+        let Some((field, pair)) = object.find(name) else {
+            return Vec::new();
+        };
+        let Kind::Named(fields) = field.kind else {
+            unreachable!("`{name}` is no map of names");
+        };
+        let entry = entry.key(name);
+        let tree::Kind::Map(pairs) = &pair.value.kind else {
+            let fault = wrong_type("a map", &pair.value);
+            self.log.error(pair.value.at, &entry, fault);
+            return Vec::new();
+        };
+        let mut named = Vec::new();
+        for pair in pairs {
+            let entry = entry.key(&pair.key);
+            if let Err(fault) = check(&pair.key) {
+                self.log.error(pair.at, &entry, fault);
+            } else if let Some(object) = self.object(&pair.value, fields, &entry) {
+                named.push((&*pair.key, object));
+            }
+        }
+        named
+    }
+
     pub fn variables(
         &mut self,
         object: &Object<'_>,
@@ -370,6 +404,11 @@ impl Reader<'_> {
             }
         }
         variables
+    }
+
+    /// The value as it is written, to be read by others.
+    pub fn node<'n>(&self, object: &Object<'n>, name: &'static str) -> Option<&'n Node> {
+        object.find(name).map(|(_, pair)| &pair.value)
     }
 
     pub fn any(&mut self, object: &Object<'_>, name: &'static str) -> Option<Given<Value>> {

@@ -43,13 +43,13 @@ pub enum Compat {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
     pub at: Position,
     pub kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Anything but lists and maps.
     Scalar(Value),
     List(Vec<Node>),
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub struct Pair {
     pub key: String,
     pub at: Position,
     pub value: Node,
@@ -85,7 +85,7 @@ impl Node {
 }
 
 /// Reads a file. Nothing if it could not be read to its end; the log says why.
-pub(crate) fn parse(text: &[u8], format: Format, compat: Compat, log: &mut Log) -> Option<Node> {
+pub fn parse(text: &[u8], format: Format, compat: Compat, log: &mut Log) -> Option<Node> {
     if text.len() > MAX_BYTES {
         let fault = Fault::new(
             "policy.too-large",
