@@ -75,6 +75,13 @@ pub enum Event {
         added: Vec<String>,
         removed: Vec<String>,
     },
+    /// An agent was run without a sandbox.
+    Unsandboxed {
+        /// Who said so: the flag, the alias, the agent file or the user.
+        by: String,
+        program: String,
+        command_digest: String,
+    },
     /// Records like one that was kept, and that were not kept themselves because there were too
     /// many of them.
     Suppressed {

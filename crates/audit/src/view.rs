@@ -137,6 +137,7 @@ fn detail(event: &Event) -> String {
                 .for_each(|rule| text.push_str(&format!(" -{rule}")));
             text
         }
+        Event::Unsandboxed { by, program, .. } => format!("{program}, said by {by}"),
         Event::Suppressed {
             of, subject, count, ..
         } => match subject {

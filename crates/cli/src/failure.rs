@@ -41,11 +41,19 @@ impl Failure {
         Self::new("file.failed", format!("file `{path}`: {}", describe(error)))
     }
 
+    /// A policy said no, where there is no execution to report about.
+    pub fn denial(decision: &Decision) -> Self {
+        Self::new("policy.denied", denial(decision)).with_exit(exit::DENIED)
+    }
+
     /// A signal came before there was anything to cancel, or came twice.
     pub fn interrupted(signal: i32) -> Self {
-        let mut failure = Self::new("run.cancelled", "cancelled");
-        failure.exit = exit::of_signal(signal);
-        failure
+        Self::new("run.cancelled", "cancelled").with_exit(exit::of_signal(signal))
+    }
+
+    pub fn with_exit(mut self, exit: u8) -> Self {
+        self.exit = exit;
+        self
     }
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -166,6 +174,11 @@ pub fn warning(text: &str) {
 
 pub fn note(text: &str) {
     say(YELLOW, "note", text);
+}
+
+/// A line of the summary of what may be reached.
+pub fn network(text: &str) {
+    say(CYAN, "network", text);
 }
 
 pub fn hint(text: &str) {

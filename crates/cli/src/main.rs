@@ -1,5 +1,6 @@
 //! The `brig` command line.
 
+mod agent;
 mod answer;
 mod args;
 mod audit;
@@ -13,6 +14,7 @@ mod exit;
 mod failure;
 mod interrupt;
 mod json;
+mod network;
 mod output;
 mod policy;
 mod reference;
@@ -22,11 +24,12 @@ mod state;
 mod table;
 mod terminal;
 mod units;
+mod user;
 
 use std::future::Future;
 use std::io::Write;
 
-use args::{Cli, Command};
+use args::{AgentCommand, Cli, Command};
 use clap::CommandFactory;
 use failure::Failure;
 
@@ -43,6 +46,12 @@ fn command(command: &Command) -> u8 {
     match command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Session(args) => block_on(session::run(&args.command)),
+        Command::Agent(args) => match &args.command {
+            AgentCommand::Run(args) => block_on(agent::run(args)),
+            AgentCommand::Schema(_) => write_out(brig_config::agent_schema().as_bytes()),
+        },
+        Command::Alias(args) => agent::alias(&args.command),
+        Command::Sandbox(args) => network::run(&args.command),
         Command::Policy(args) => policy::run(&args.command),
         Command::Audit(args) => audit::run(args),
         Command::Commands(args) => commands::run(&args.command),
@@ -109,7 +118,7 @@ fn usage(error: &clap::Error) -> u8 {
         let failure = Failure::usage(first.strip_prefix("error: ").unwrap_or(first));
         json::print(
             &match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["run", ..] | ["session", "exec", ..] => {
+                ["run", ..] | ["session", "exec", ..] | ["agent", "run", ..] => {
                     answer::failure(None, None, None, &failure)
                 }
                 _ => serde_json::json!({ "error": failure.json() }),

@@ -3,16 +3,24 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use brig_sandbox::request::Work;
 use brig_sandbox::{Limit, Report, Request, Sandbox};
 
-use crate::args::{RunArgs, UnderArgs, WorkArgs};
+use crate::args::{RunArgs, UnderArgs};
 use crate::drive::{Attachment, Finished, drive};
 use crate::failure::{self, Failure};
 use crate::policy::load;
-use crate::{answer, backend, evidence, exit, json, state, terminal, units};
+use crate::{answer, backend, evidence, exit, json, network, state, terminal, units, user};
 
 /// Somebody sits at a terminal: no default ends what they are doing.
 pub const SITTING: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What of the caller's terminal the program gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams {
+    pub stdin: bool,
+    pub terminal: bool,
+}
 
 pub async fn run(args: &RunArgs) -> u8 {
     match attempt(args).await {
@@ -20,12 +28,13 @@ pub async fn run(args: &RunArgs) -> u8 {
             if args.observe {
                 failure::plain(&observed(&finished.report));
             }
-            finish(&finished, &args.work, args.json, false)
+            finish(&finished, args.work.streams(), args.json, false)
         }
         Err(failure) => {
             if args.json {
-                let agent = Some(args.config.agent.as_str());
-                let backend = Some(args.config.backend.as_str());
+                let agent = args.config.agent();
+                let backend = Some(args.config.backend());
+                let agent = Some(agent.as_str());
                 json::print(&answer::failure(agent, None, backend, &failure));
             }
             failure.show();
@@ -40,11 +49,18 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
     if args.work.tty && !config.limits.timeout.asked {
         config.limits.timeout = Limit::default_of(SITTING);
     }
-    let backend = backend::choose(&args.config.backend)?;
+    let backend = backend::choose(args.config.backend())?;
+    let store = user::store()?;
+    let user = user::load(&store)?;
     if let Some(policies) = load::under(&args.under)? {
         config = config.under(policies)?;
     }
-    let mut request = request(&args.work, &args.config.env)?;
+    config.network = network::layered(config.network, &[], &user, &args.config.allow);
+    user::keep_out(&config, &store)?;
+    let streams = args.work.streams();
+    let mut request = request(args.work.read()?, streams, &args.config.env);
+    request.cwd.clone_from(&args.work.cwd);
+    network::announce(&config.network, &args.config.allow);
     request.facts = load::extra(&args.facts)?;
     let folder = state::folder()?;
     let recorder = evidence::recorder(&folder)?;
@@ -52,8 +68,9 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
         .recorder(recorder)
         .private_dir(folder)
         .build()?;
-    let start = sandbox.start_once(&args.config.agent, config, request);
-    let done = drive(start, attachment(&args.work, args.json)).await;
+    let agent = args.config.agent();
+    let start = sandbox.start_once(&agent, config, request);
+    let done = drive(start, attachment(streams, args.json)).await;
     done.map_err(|failure| for_the_operator(failure, &args.under))
 }
 
@@ -115,33 +132,32 @@ fn for_the_operator(failure: Failure, under: &UnderArgs) -> Failure {
 }
 
 /// What is the same for `run` and `session exec`. The variables given win over our own.
-pub fn request(work: &WorkArgs, given: &[(String, String)]) -> Result<Request, Failure> {
-    let mut request = Request::new(work.read()?);
+pub fn request(work: Work, streams: Streams, given: &[(String, String)]) -> Request {
+    let mut request = Request::new(work);
     request.env = given.to_vec();
-    request.cwd.clone_from(&work.cwd);
     request.stream = true;
-    if work.interactive {
+    if streams.stdin {
         request.stdin = Some(Box::new(tokio::io::stdin()));
     }
-    if work.tty {
+    if streams.terminal {
         request.terminal = Some(terminal::size());
         if let Ok(kind) = std::env::var("TERM") {
             request.env.insert(0, ("TERM".into(), kind));
         }
     }
-    Ok(request)
+    request
 }
 
-pub fn attachment(work: &WorkArgs, json: bool) -> Attachment {
+pub fn attachment(streams: Streams, json: bool) -> Attachment {
     Attachment {
-        stdin: work.interactive,
-        terminal: work.tty,
+        stdin: streams.stdin,
+        terminal: streams.terminal,
         show: !json,
     }
 }
 
 /// Says what the output alone does not.
-pub fn finish(finished: &Finished, work: &WorkArgs, as_json: bool, in_session: bool) -> u8 {
+pub fn finish(finished: &Finished, streams: Streams, as_json: bool, in_session: bool) -> u8 {
     if as_json {
         json::print(&answer::success(&finished.report));
     }
@@ -150,7 +166,7 @@ pub fn finish(finished: &Finished, work: &WorkArgs, as_json: bool, in_session: b
     };
     for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
         // Of a terminal everything was shown, whatever was kept.
-        if output.truncated() && !as_json && !work.tty {
+        if output.truncated() && !as_json && !streams.terminal {
             failure::note(&format!(
                 "{name} was cut after {} of {}; keep more with --output-max",
                 units::size(output.bytes.len() as u64),

@@ -6,7 +6,7 @@
 //! - [`AgentFile`]: how an agent is run.
 //! - [`choose`]: sandboxed or not.
 //! - [`resolve`]: reads all that a run of an agent needs, each file once.
-//! - [`Network`]: the layers of rules, and how they are told.
+//! - [`layers`] and [`summary`]: the rules of all of them, and how they are told.
 //!
 //! Hosts are [`brig_hosts::Rule`]s from the moment they are read; no text reaches the gateway.
 
@@ -25,7 +25,7 @@ pub use agent::{AgentFile, PolicySource};
 pub use choice::{By, Choice, choose};
 pub use error::{Error, Result};
 pub use lists::{Change, Changed, List};
-pub use network::Network;
+pub use network::{layers, summary};
 pub use resolve::{Run, resolve};
 pub use source::{Disk, Source};
 pub use store::Store;

@@ -29,7 +29,7 @@ mod net;
 mod record;
 mod rules;
 
-pub use brig_hosts::{Class, Host, HostError, Name, Rule};
+pub use brig_hosts::{Class, Host, HostError, Name, Pattern, Ports, Rule, Warning};
 pub use decision::{Decision, Protocol, Reason};
 pub use gateway::{Builder, Entry, Gateway, Pool};
 pub use limits::Limits;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use brig_egress::{Layer, LayerKind};
+use brig_egress::{Class, Layer, LayerKind, Pattern, Rule};
 use brig_policy::{CommandList, CommandMode, Commands, Document, Given, PolicySet, Verdict};
 
 use crate::config::{Limit, MIB, MountSpec};
@@ -20,9 +20,9 @@ impl SessionConfig {
             self.set_variables(document)?;
             self.show_folders(document);
             self.ask_for_controls(document);
-            self.open_network(document);
         }
         self.needs.extend(commands(policies.commands()));
+        self.open_network(&policies);
         self.policies = Some(policies);
         Ok(self)
     }
@@ -88,24 +88,35 @@ impl SessionConfig {
         }
     }
 
-    /// The hosts of all policies together; each is one more way out.
-    fn open_network(&mut self, document: &Document) {
-        self.network.open |= document.defaults().network.value == Verdict::Allow;
-        let rules: Vec<_> = (document.network_allowlist().iter())
-            .map(|given| given.value.clone())
+    /// Policies hold together here too: what one of them closes stays closed.
+    fn open_network(&mut self, policies: &PolicySet) {
+        let lists: Vec<(bool, Vec<Rule>)> = (policies.documents().iter())
+            .map(|document| (is_open(document), hosts(document)))
             .collect();
-        if !rules.is_empty() {
-            let layer = Layer::new(LayerKind::Policy).allow(rules);
+        self.network.open |= !lists.is_empty() && lists.iter().all(|(open, _)| *open);
+        let mut held: Vec<Rule> = Vec::new();
+        for (place, (_, rules)) in lists.iter().enumerate() {
+            let others = || (lists.iter().enumerate()).filter(|(other, _)| *other != place);
+            for rule in rules {
+                let by_all = others().all(|(_, (open, own))| {
+                    (*open && is_public(rule)) || own.iter().any(|own| own.covers(rule))
+                });
+                if by_all && !held.contains(rule) {
+                    held.push(rule.clone());
+                }
+            }
+        }
+        if !held.is_empty() {
+            let layer = Layer::new(LayerKind::Policy).allow(held);
             self.network.layers.push(layer);
         }
     }
 
     fn ask_for_controls(&mut self, document: &Document) {
-        let open = document.defaults().network.value == Verdict::Allow;
         let asked = [
             (
                 Control::NetworkHosts,
-                open || !document.network_allowlist().is_empty(),
+                is_open(document) || !document.network_allowlist().is_empty(),
             ),
             (Control::Tools, !document.tool_allowlist().is_empty()),
         ];
@@ -136,6 +147,24 @@ fn commands(commands: &Commands) -> Vec<Control> {
         asked.push(Control::CommandRecord);
     }
     asked
+}
+
+fn is_open(document: &Document) -> bool {
+    document.defaults().network.value == Verdict::Allow
+}
+
+fn hosts(document: &Document) -> Vec<Rule> {
+    let given = document.network_allowlist().iter();
+    given.map(|given| given.value.clone()).collect()
+}
+
+/// Whether an open network holds this too. Of a whole range it is not asked.
+fn is_public(rule: &Rule) -> bool {
+    match rule.pattern() {
+        Pattern::Name(_) | Pattern::Below(_) => true,
+        Pattern::Address(address) => Class::of(*address) == Class::Public,
+        Pattern::Network { .. } => false,
+    }
 }
 
 fn set_already(name: &str, document: &Document) -> Error {
@@ -223,6 +252,32 @@ mod tests {
             [record]
         );
         assert_eq!(needs("tool_allowlist: [x]\n"), [Control::Tools]);
+    }
+
+    #[test]
+    fn what_one_policy_closes_no_other_opens() {
+        let open = "defaults: {network_default: allow}\nnetwork_allowlist: [10.0.0.1]\n";
+        let wide = "network_allowlist: [\"*.a.org\", b.org, 10.0.0.1]\n";
+        let narrow = "network_allowlist: [x.a.org, c.org]\n";
+        let network = |texts: &[&str]| {
+            let load = |text: &&str| Document::load("p.yaml", text, Compat::Strict);
+            let documents = texts.iter().map(|text| load(text).expect("sound").document);
+            let set = Arc::new(PolicySet::new(documents.collect()));
+            let config = SessionConfig::default().under(set).expect("sound");
+            let rules = config.network.layers.iter().flat_map(|layer| &layer.allow);
+            let rules: Vec<String> = rules.map(ToString::to_string).collect();
+            (config.network.open, rules.join(" "))
+        };
+        assert_eq!(network(&[wide, narrow]), (false, "x.a.org".into()));
+        assert_eq!(
+            network(&[open, wide]),
+            (false, "10.0.0.1 *.a.org b.org".into())
+        );
+        // An open network has no private addresses.
+        let private = "network_allowlist: [10.0.0.2]\n";
+        assert_eq!(network(&[open, private]), (false, String::new()));
+        assert_eq!(network(&[open, open]), (true, "10.0.0.1".into()));
+        assert_eq!(network(&[wide, "name: silent\n"]), (false, String::new()));
     }
 
     #[test]

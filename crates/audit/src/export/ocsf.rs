@@ -14,7 +14,7 @@ fn class(view: &View) -> (u32, u32) {
         .decision
         .is_some_and(|verdict| verdict != Verdict::Allowed);
     match view.event.as_str() {
-        "execution_started" | "command_attempted" => (1007, 1),
+        "execution_started" | "command_attempted" | "unsandboxed" => (1007, 1),
         "execution_finished" | "execution_failed" | "receipt" => (1007, 2),
         "egress_decided" if denied => (4001, 5),
         "egress_decided" => (4001, 1),

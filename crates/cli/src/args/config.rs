@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brig_egress::Rule;
 use brig_sandbox::config::{MountSpec, OutputOverflow};
 use brig_sandbox::{AgentId, Control, Limit, Limits, NetworkConfig, SessionConfig};
 use clap::Args;
@@ -13,12 +14,17 @@ use super::values;
 
 #[derive(Args, Debug)]
 pub struct ConfigArgs {
-    /// The isolation technology
-    #[arg(long, value_name = "NAME", default_value = "native")]
-    pub backend: String,
-    /// Who asks
-    #[arg(long, value_name = "ID", default_value = "default")]
-    pub agent: AgentId,
+    /// The isolation technology [default: native]
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// Who asks [default: default, or the name in the agent file]
+    #[arg(long, value_name = "ID")]
+    pub agent: Option<AgentId>,
+
+    /// Let the program reach this host too: `host`, `*.domain`, an address or a network, each with
+    /// `:port` or `:*`; without one, ports 80 and 443. Adds to the policy and to `brig sandbox allow`
+    #[arg(long, value_name = "HOST", help_heading = "Network")]
+    pub allow: Vec<Rule>,
 
     /// End an execution after this time: 500ms, 10s, 2m, 1h or plain seconds [default: 60s, none
     /// with -t]
@@ -77,6 +83,46 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    pub fn backend(&self) -> &str {
+        self.backend.as_deref().unwrap_or("native")
+    }
+
+    pub fn agent(&self) -> AgentId {
+        let default = || "default".parse();
+        match &self.agent {
+            Some(agent) => agent.clone(),
+            None => default().unwrap_or_else(|_| unreachable!("`default` is a name")),
+        }
+    }
+
+    /// The first flag that means nothing without a sandbox.
+    pub fn sandbox_flag(&self) -> Option<&'static str> {
+        let given = [
+            (self.backend.is_some(), "--backend"),
+            (!self.allow.is_empty(), "--allow"),
+            (self.timeout.is_some(), "--timeout"),
+            (self.memory.is_some(), "--memory"),
+            (self.cpu.is_some(), "--cpu"),
+            (self.pids.is_some(), "--pids"),
+            (self.disk.is_some(), "--disk"),
+            (self.output_max.is_some(), "--output-max"),
+            (
+                !matches!(self.output_overflow, Overflow::Truncate),
+                "--output-overflow",
+            ),
+            (!self.env.is_empty(), "--env"),
+            (!self.mount.is_empty(), "--mount"),
+            (self.workspace.is_some(), "--workspace"),
+            (self.rootfs.is_some(), "--rootfs"),
+            (self.writable_root, "--writable-root"),
+            (self.python.is_some(), "--python"),
+            (!self.waive.is_empty(), "--waive"),
+        ];
+        given
+            .into_iter()
+            .find_map(|(given, flag)| given.then_some(flag))
+    }
+
     /// The config asked for. A limit given as a flag is held or refused.
     pub fn session_config(&self) -> SessionConfig {
         let limits = Limits::default();

@@ -1,8 +1,10 @@
 //! The command line as types. The texts here are the help and the reference.
 
+mod agent;
 mod audit;
 mod commands;
 mod config;
+mod network;
 mod policy;
 mod session;
 mod values;
@@ -14,14 +16,19 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use agent::{AgentArgs, AgentCommand, AgentRunArgs, AliasArgs, AliasCommand};
 pub use audit::{
     AgtChainArgs, AuditArgs, AuditCommand, CheckProofArgs, ConsistencyArgs, ExportArgs,
     ExportFormat, Filter, ProveArgs, ShowArgs, VerifyArgs,
 };
 pub use commands::{CommandsArgs, CommandsCommand, ScanArgs};
 pub use config::ConfigArgs;
+pub use network::{
+    CheckHostArgs, HostsArgs, ListHostsArgs, SandboxArgs, SandboxCommand, SuggestArgs, UsedArgs,
+};
 pub use policy::{
-    CheckArgs, DiffArgs, ExplainArgs, FactArgs, FolderArgs, PolicyCommand, TestArgs, UnderArgs,
+    CheckArgs, CompatArgs, DiffArgs, ExplainArgs, FactArgs, FolderArgs, PolicyCommand, TestArgs,
+    UnderArgs,
 };
 pub use session::{
     CheckpointArgs, CopyArgs, CreateArgs, DestroyArgs, ExecArgs, ForkArgs, InspectArgs, ListArgs,
@@ -38,8 +45,8 @@ const STYLES: Styles = Styles::styled()
 
 /// Run the code and the commands of AI agents in a sandbox
 ///
-/// No daemon, no image, no root: code runs in namespaces of its own, without network, with
-/// limits on time, memory, processors, processes, disk and output.
+/// No daemon, no image, no root: code runs in namespaces of its own, without network but for the
+/// hosts that are allowed, with limits on time, memory, processors, processes, disk and output.
 #[derive(Debug, Parser)]
 #[command(
     name = "brig",
@@ -58,7 +65,8 @@ Exit codes:
   137  a limit on memory, processes or output ended it
 
 Files:
-  $XDG_STATE_HOME/brig  sessions, checkpoints and evidence (usually ~/.local/state/brig)
+  $XDG_STATE_HOME/brig               sessions, checkpoints and evidence (usually ~/.local/state/brig)
+  $XDG_CONFIG_HOME/brig/config.yaml  allowed hosts, aliases, defaults (usually ~/.config/brig)
 
 Try:
   brig run -c 'print(\"hello from the brig\")'
@@ -79,6 +87,9 @@ impl Cli {
 pub enum Command {
     Run(Box<RunArgs>),
     Session(SessionArgs),
+    Agent(AgentArgs),
+    Alias(AliasArgs),
+    Sandbox(SandboxArgs),
     Policy(PolicyArgs),
     Audit(AuditArgs),
     Commands(CommandsArgs),
@@ -109,6 +120,8 @@ Examples:
   brig run --mount ./data:/data main.py          a folder of the host, read-only
   brig run --policy policy.yaml agent.py         only what a policy allows
   brig run --observe build.py                    which programs it starts
+  brig run --allow pypi.org --allow '*.pythonhosted.org' -- pip download six
+                                                 these hosts, and no others
   brig run --workspace . -- make test            work on this folder, in place
   tar c src | brig run -i -- tar tv              standard input
   brig run -it -- bash                           a terminal inside

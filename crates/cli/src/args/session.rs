@@ -63,6 +63,7 @@ impl fmt::Display for SessionName {
 Examples:
   brig session create
   brig session create build --agent alice --memory 1G --disk 2G
+  brig session create --allow api.example.com
   brig session create --json")]
 pub struct CreateArgs {
     /// The id of the session [default: a random one]

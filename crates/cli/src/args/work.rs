@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::Lang;
 use crate::failure::Failure;
+use crate::run::Streams;
 
 #[derive(Args, Debug)]
 pub struct WorkArgs {
@@ -61,6 +62,13 @@ pub fn double_dash(args: impl IntoIterator<Item = OsString>) -> impl Iterator<It
 }
 
 impl WorkArgs {
+    pub fn streams(&self) -> Streams {
+        Streams {
+            stdin: self.interactive,
+            terminal: self.tty,
+        }
+    }
+
     fn words(&self) -> Words<'_> {
         let mut rest = self.words.iter().map(OsString::as_os_str);
         match rest.next() {

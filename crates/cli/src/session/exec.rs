@@ -11,7 +11,7 @@ use crate::{answer, json, run};
 
 pub async fn run(args: &ExecArgs) -> u8 {
     match attempt(args).await {
-        Ok(finished) => run::finish(&finished, &args.work, args.json, true),
+        Ok(finished) => run::finish(&finished, args.work.streams(), args.json, true),
         Err(failure) => {
             if args.json {
                 let agent = args.session.agent.as_ref().map(|agent| agent.as_str());
@@ -25,16 +25,14 @@ pub async fn run(args: &ExecArgs) -> u8 {
 }
 
 async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
-    let mut request = run::request(&args.work, &args.env)?;
+    let streams = args.work.streams();
+    let mut request = run::request(args.work.read()?, streams, &args.env);
+    request.cwd.clone_from(&args.work.cwd);
     request.facts = load::extra(&args.facts)?;
     request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
     let sandbox = find::sandbox()?;
     let session = find::open(&sandbox, &args.session).await?;
-    let finished = drive(
-        session.start(request),
-        run::attachment(&args.work, args.json),
-    )
-    .await;
+    let finished = drive(session.start(request), run::attachment(streams, args.json)).await;
     let finished = finished.map_err(|failure| for_the_operator(failure, args));
     close(&session, finished).await
 }

@@ -35,6 +35,7 @@ impl Brig {
             .current_dir(self.home())
             .env("HOME", self.home())
             .env("XDG_STATE_HOME", self.home().join("state"))
+            .env("XDG_CONFIG_HOME", self.home().join("config"))
             .env_remove("NO_COLOR")
             .env_remove("CLICOLOR_FORCE")
             .stdin(Stdio::null());
