@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use brig_sandbox::{Backend, Sandbox};
+use brig_config::UserConfig;
+use brig_sandbox::{Backend, Sandbox, SandboxBuilder};
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 
 use crate::evidence;
@@ -25,9 +26,19 @@ pub fn folder() -> Result<PathBuf, Failure> {
 }
 
 pub fn sandbox(backend: Arc<dyn Backend>) -> Result<Sandbox, Failure> {
+    Ok(builder(backend)?.build()?)
+}
+
+/// Whose sessions reach what the user allows now, whatever was allowed when they were created.
+pub fn sandbox_under(backend: Arc<dyn Backend>, user: &UserConfig) -> Result<Sandbox, Failure> {
+    let layer = brig_config::user_layer(user);
+    Ok(builder(backend)?.user_network(layer).build()?)
+}
+
+fn builder(backend: Arc<dyn Backend>) -> Result<SandboxBuilder, Failure> {
     let folder = folder()?;
+    let recorder = evidence::recorder(&folder)?;
     Ok(Sandbox::builder(backend)
-        .recorder(evidence::recorder(&folder)?)
-        .state_dir(folder)
-        .build()?)
+        .recorder(recorder)
+        .state_dir(folder))
 }

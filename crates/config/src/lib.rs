@@ -25,7 +25,7 @@ pub use agent::{AgentFile, PolicySource};
 pub use choice::{By, Choice, choose};
 pub use error::{Error, Result};
 pub use lists::{Change, Changed, List};
-pub use network::{layers, summary};
+pub use network::{layers, summary, user_layer};
 pub use resolve::{Run, resolve};
 pub use source::{Disk, Source};
 pub use store::Store;

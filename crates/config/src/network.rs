@@ -14,11 +14,18 @@ pub fn layers(agent_file: &[Rule], user: &UserConfig, run: &[Rule]) -> Vec<Layer
     let allow = |kind, rules: &[Rule]| Layer::new(kind).allow(rules.iter().cloned());
     let layers = [
         allow(LayerKind::Agent, agent_file),
-        allow(LayerKind::User, user.allow()).deny(user.block().iter().cloned()),
+        user_layer(user),
         allow(LayerKind::Run, run),
     ];
     let said = |layer: &Layer| !layer.allow.is_empty() || !layer.deny.is_empty();
     layers.into_iter().filter(said).collect()
+}
+
+/// What the user allows and blocks.
+pub fn user_layer(user: &UserConfig) -> Layer {
+    Layer::new(LayerKind::User)
+        .allow(user.allow().iter().cloned())
+        .deny(user.block().iter().cloned())
 }
 
 /// One line for each layer that opens something, and one for each that blocks.

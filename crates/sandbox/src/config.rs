@@ -95,6 +95,12 @@ impl NetworkConfig {
         self.open || self.layers.iter().any(|layer| !layer.allow.is_empty())
     }
 
+    /// Puts a layer in the place of the one of its kind.
+    pub fn replace(&mut self, layer: Layer) {
+        self.layers.retain(|own| own.kind != layer.kind);
+        self.layers.push(layer);
+    }
+
     pub fn rules(&self) -> RuleSet {
         let layers = self.layers.clone();
         if self.open {

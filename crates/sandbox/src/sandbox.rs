@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use brig_audit::{Event as Fact, MemoryLog, Recorder};
+use brig_egress::Layer;
 use brig_policy::{AllowAll, Decider};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -32,6 +33,7 @@ pub struct SandboxBuilder {
     backend: Arc<dyn Backend>,
     state_dir: Option<PathBuf>,
     private_dir: Option<PathBuf>,
+    user_network: Option<Layer>,
     decider: Arc<dyn Decider>,
     recorder: Arc<dyn Recorder>,
 }
@@ -47,6 +49,13 @@ impl SandboxBuilder {
     /// for sessions is one anyway.
     pub fn private_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.private_dir = Some(path.into());
+        self
+    }
+
+    /// What the user allows and blocks now. It takes the place of what a session was created with,
+    /// so that what was taken back is taken back everywhere.
+    pub fn user_network(mut self, layer: Layer) -> Self {
+        self.user_network = Some(layer);
         self
     }
 
@@ -73,6 +82,7 @@ impl SandboxBuilder {
                 decider: self.decider,
                 recorder: self.recorder,
                 private: self.private_dir,
+                user_network: self.user_network,
                 place,
                 sessions: Mutex::default(),
             }),
@@ -100,6 +110,7 @@ impl Sandbox {
             backend,
             state_dir: None,
             private_dir: None,
+            user_network: None,
             decider: Arc::new(AllowAll),
             recorder: Arc::new(MemoryLog::default()),
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brig_audit::{Event as Fact, Pending, Record, Recorder};
+use brig_egress::Layer;
 use brig_policy::{Action, Decider, Decision, Extra, Request as Question};
 use jiff::Timestamp;
 
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub recorder: Arc<dyn Recorder>,
     /// A folder that no mount may show, if there is none for sessions.
     pub private: Option<PathBuf>,
+    /// What the user allows and blocks, in place of what sessions remember.
+    pub user_network: Option<Layer>,
     pub place: Place,
     pub sessions: Mutex<HashMap<(AgentId, SessionId), Arc<Inner>>>,
 }

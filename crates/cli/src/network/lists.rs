@@ -2,7 +2,7 @@
 
 use brig_audit::{Event, Record};
 use brig_config::{Change, Changed, List};
-use brig_egress::Rule;
+use brig_egress::{Host, Pattern, Ports, Rule};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -66,9 +66,18 @@ pub fn apply(list: List, change: Change, hosts: &[Rule]) -> Result<Changed, Fail
 /// Allowed and blocked is blocked.
 fn note_blocked(hosts: &[Rule]) -> Result<(), Failure> {
     let config = user::load(&user::store()?)?;
-    for host in hosts {
-        if let Some(block) = config.block().iter().find(|block| block.covers(host)) {
-            failure::note(&format!("`{host}` stays closed: `{block}` is blocked"));
+    for rule in hosts {
+        let host = match rule.pattern() {
+            Pattern::Name(name) => Host::Name(name.clone()),
+            Pattern::Address(address) => Host::from(*address),
+            Pattern::Below(_) | Pattern::Network { .. } => continue,
+        };
+        let port = match rule.ports() {
+            Ports::One(port) => port,
+            Ports::Web | Ports::Any => 443,
+        };
+        if let Some(block) = (config.block().iter()).find(|block| block.blocks(&host, port)) {
+            failure::note(&format!("`{rule}` stays closed: `{block}` is blocked"));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use brig_sandbox::{Sandbox, Session, SessionInfo};
 
 use crate::args::SessionName;
 use crate::failure::Failure;
-use crate::{backend, state};
+use crate::{backend, state, user};
 
 /// The code of a failure that some commands forgive.
 pub const UNKNOWN: &str = "session.unknown";
@@ -12,6 +12,12 @@ pub const UNKNOWN: &str = "session.unknown";
 /// Everything that `brig session` knows of.
 pub fn sandbox() -> Result<Sandbox, Failure> {
     state::sandbox(backend::choose("native")?)
+}
+
+/// For what runs in sessions: under the user's lists as they are now.
+pub fn sandbox_of_now() -> Result<Sandbox, Failure> {
+    let user = user::load(&user::store()?)?;
+    state::sandbox_under(backend::choose("native")?, &user)
 }
 
 /// The one session of that name, and what is known of it without opening it.

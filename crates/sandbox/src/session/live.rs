@@ -120,6 +120,9 @@ impl Inner {
         let file = store.map(|store| store.network_file(&self.owner.agent, &self.owner.session));
         let changed = self.own_network(file.as_ref())?;
         config.network.layers.push(changed);
+        if let Some(user) = &shared.user_network {
+            config.network.replace(user.clone());
+        }
         let plan = shared.plan(&config, layers)?;
         let instance: Arc<dyn Instance> = shared.backend.create(&plan).await?.into();
         if let Some(file) = file.filter(|_| instance.network().is_some()) {
