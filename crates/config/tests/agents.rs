@@ -285,7 +285,7 @@ fn the_schema_is_current_and_takes_what_is_taken() {
     for bad in [
         serde_json::json!({ "name": "a" }),
         serde_json::json!({ "name": "a", "command": [] }),
-        serde_json::json!({ "name": "a", "command": ["x"], "policy": {"rulez": []} }),
+        serde_json::json!({ "name": "a", "command": ["x"], "policy": ["p.yaml"] }),
         serde_json::json!({ "name": "a", "command": ["x"], "runtime": {"network_allowlist": ["a, b"]} }),
     ] {
         assert!(!validator.is_valid(&bad), "{bad}");

@@ -209,10 +209,7 @@ impl Log {
 }
 
 /// The candidate that was probably meant.
-pub fn nearest<'a>(
-    given: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     candidates
         .into_iter()

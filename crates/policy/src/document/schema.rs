@@ -50,7 +50,12 @@ fn property(field: &Field) -> Map {
     if field.nullable
         && let Some(only) = kind.get("type").cloned()
     {
-        kind.insert("type", Value::List(vec![only, "null".into()]));
+        let mut kinds = match only {
+            Value::List(kinds) => kinds,
+            only => vec![only],
+        };
+        kinds.push("null".into());
+        kind.insert("type", Value::List(kinds));
     }
     for (key, value) in kind.iter() {
         map.insert(key, value.clone());
@@ -129,11 +134,9 @@ fn kind(kind: Kind) -> Map {
             return words;
         }
         Kind::Policy => {
-            let mut path = Map::new();
-            path.insert("type", "string");
-            path.insert("minLength", 1);
-            let either = [path, object(DOCUMENT)].map(Value::Map);
-            map.insert("anyOf", Value::List(either.into()));
+            // What may be in a policy is in its own schema.
+            map.insert("type", vec!["string", "object"]);
+            map.insert("minLength", 1);
         }
     }
     map
