@@ -25,7 +25,8 @@ fn brig(runtime: &str) -> Brig {
 fn run(brig: &Brig, words: &[&str]) -> Done {
     let words = ["agent", "run"].iter().chain(words);
     let mut command = brig.command(words);
-    command.env("OUTSIDE", brig.home());
+    // Folders that this user may not look into would make "not found" something else.
+    command.env("OUTSIDE", brig.home()).env("PATH", "/usr/bin:/bin");
     Done(command.output().unwrap())
 }
 
