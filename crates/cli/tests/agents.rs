@@ -26,7 +26,9 @@ fn run(brig: &Brig, words: &[&str]) -> Done {
     let words = ["agent", "run"].iter().chain(words);
     let mut command = brig.command(words);
     // Folders that this user may not look into would make "not found" something else.
-    command.env("OUTSIDE", brig.home()).env("PATH", "/usr/bin:/bin");
+    command
+        .env("OUTSIDE", brig.home())
+        .env("PATH", "/usr/bin:/bin");
     Done(command.output().unwrap())
 }
 
