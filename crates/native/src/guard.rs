@@ -156,7 +156,11 @@ impl Guard for NativeGuard {
             return Ok(());
         };
         let (mut places, mut doors) = (Vec::new(), Vec::new());
-        while let Some((what, descriptors)) = handoff::take(&handoff)? {
+        // Each kind once; whatever else a guest sends is left unread.
+        for _ in 0..2 {
+            let Some((what, descriptors)) = handoff::take(&handoff)? else {
+                break;
+            };
             match what {
                 b'd' => places = descriptors,
                 b'n' => doors = descriptors,

@@ -41,11 +41,13 @@ impl Network {
             match door {
                 Door::Tcp(socket, entry) => {
                     let listener = std::net::TcpListener::from(socket);
+                    listener.set_nonblocking(true).map_err(unusable)?;
                     let listener = TcpListener::from_std(listener).map_err(unusable)?;
                     serving.spawn(async move { drop(gateway.serve(listener, entry).await) });
                 }
                 Door::Udp(socket) => {
                     let socket = std::net::UdpSocket::from(socket);
+                    socket.set_nonblocking(true).map_err(unusable)?;
                     let socket = UdpSocket::from_std(socket).map_err(unusable)?;
                     serving.spawn(async move { drop(gateway.serve_udp(socket).await) });
                 }

@@ -28,22 +28,24 @@ impl Inner {
 /// Follows changes that other processes make, for as long as the instance lives.
 pub(super) fn follow(instance: &Arc<dyn Instance>, file: NetworkFile) {
     let instance: Weak<dyn Instance> = Arc::downgrade(instance);
-    let mut seen = file.stamp();
+    // A change since the instance was planned must not be missed, so it is read once in any case.
+    let mut seen = None;
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(LOOK).await;
             let Some(instance) = instance.upgrade().filter(|instance| instance.is_alive()) else {
                 return;
             };
             let stamp = file.stamp();
-            if stamp == seen {
-                continue;
-            }
-            // One that can't be read leaves the rules as they are until it can.
-            if let (Some(rules), Ok(layer)) = (instance.network(), file.read()) {
+            // One that is gone, or can't be read, leaves the rules as they are.
+            if stamp.is_some()
+                && stamp != seen
+                && let (Some(rules), Ok(layer)) = (instance.network(), file.read())
+            {
                 replace(rules, layer);
                 seen = stamp;
             }
+            drop(instance);
+            tokio::time::sleep(LOOK).await;
         }
     });
 }
