@@ -25,25 +25,30 @@ impl Sandbox {
         let inner = lock(&self.shared.sessions)
             .get(&(agent.clone(), id.clone()))
             .cloned();
-        let (before, after) = match (self.shared.place.durable(), &inner) {
-            (Some(store), _) => store
-                .change_network(agent, id, change)?
-                .ok_or_else(missing)?,
-            (None, Some(inner)) => {
-                let own = &mut lock(&inner.state).network;
-                let before = own.clone();
-                change(own);
-                (before, own.clone())
-            }
-            (None, None) => return Err(missing()),
-        };
-        if before != after {
+        // What can't be recorded is not changed.
+        let record = |before: &Layer, after: &Layer| {
             let owner = Owner {
                 agent: agent.clone(),
                 session: id.clone(),
             };
-            self.shared.record(&owner, None, changed(&before, &after))?;
-        }
+            self.shared.record(&owner, None, changed(before, after))
+        };
+        let after = match (self.shared.place.durable(), &inner) {
+            (Some(store), _) => store
+                .change_network(agent, id, change, record)?
+                .ok_or_else(missing)?,
+            (None, Some(inner)) => {
+                let own = &mut lock(&inner.state).network;
+                let mut after = own.clone();
+                change(&mut after);
+                if after != *own {
+                    record(own, &after)?;
+                    own.clone_from(&after);
+                }
+                after
+            }
+            (None, None) => return Err(missing()),
+        };
         if let Some(inner) = inner
             && let Some(live) = &inner.slot.lock().await.live
             && let Some(rules) = live.instance.network()

@@ -21,13 +21,15 @@ impl Store {
         NetworkFile(self.session_path(agent, id).join(FILE))
     }
 
-    /// Changes it; returns what it was and what it is. Nothing if there is no such session.
+    /// Changes it, once `record` has taken note of what it was and what it becomes. Nothing if there
+    /// is no such session.
     pub fn change_network(
         &self,
         agent: &AgentId,
         id: &SessionId,
         change: impl FnOnce(&mut Layer),
-    ) -> Result<Option<(Layer, Layer)>> {
+        record: impl FnOnce(&Layer, &Layer) -> Result<()>,
+    ) -> Result<Option<Layer>> {
         let folder = self.session_path(agent, id);
         let failed = |error: io::Error| Error::io(format!("session `{id}`"), error);
         if !folder.join(RECORD).exists() {
@@ -42,10 +44,11 @@ impl Store {
         let mut after = before.clone();
         change(&mut after);
         if after != before {
+            record(&before, &after)?;
             write_json(&file.0, &after).map_err(failed)?;
         }
         drop(lock);
-        Ok(Some((before, after)))
+        Ok(Some(after))
     }
 }
 

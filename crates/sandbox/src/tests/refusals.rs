@@ -177,3 +177,24 @@ async fn bad_requests_are_refused_before_anything_starts() {
     );
     assert_eq!(fake.started.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test]
+async fn a_change_of_the_network_that_cannot_be_recorded_is_not_made() {
+    let state = tempfile::tempdir().expect("folder");
+    let log = Arc::new(Full(AtomicUsize::new(100)));
+    let builder = Sandbox::builder(Arc::new(Fake::default())).recorder(log.clone());
+    let sandbox = builder.state_dir(state.path()).build().expect("sandbox");
+    let rule = brig_egress::Rule::parse("a.org").expect("rule");
+    let owner = agent();
+    let session = sandbox.create_session(&owner, None, SessionConfig::default());
+    let id = session.await.expect("session").id().clone();
+    log.0.store(0, Ordering::SeqCst);
+    let allow = |layer: &mut brig_egress::Layer| layer.allow.push(rule.clone());
+    let refused = sandbox.change_network(&owner, &id, allow).await;
+    assert!(matches!(refused, Err(Error::Record(_))), "{refused:?}");
+    let kept = sandbox.change_network(&owner, &id, |_| {}).await;
+    assert!(kept.expect("layer").allow.is_empty());
+    log.0.store(1, Ordering::SeqCst);
+    let changed = sandbox.change_network(&owner, &id, allow).await;
+    assert_eq!(changed.expect("layer").allow, [rule]);
+}
