@@ -16,6 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 const SECONDS: u64 = 3;
 const WRITERS: u64 = 8;
+/// Records that are handed over together.
+const BATCH: u64 = 100;
 
 fn started(n: u64) -> Record {
     Record {
@@ -188,12 +190,12 @@ fn buffered(dir: &Path) {
         ("started", started as fn(u64) -> Record),
         ("receipt", receipt),
     ] {
-        let batch: Vec<Record> = (0..1000).map(make).collect();
+        let batch: Vec<Record> = (0..BATCH).map(make).collect();
         // Records are made by others; what is measured begins when they are handed over.
         let mut done = once(0, || {});
         while done.wall < Duration::from_secs(SECONDS) {
             let batch = batch.clone();
-            let one = once(1000, || log.conclude(batch).wait().expect("append"));
+            let one = once(BATCH, || log.conclude(batch).wait().expect("append"));
             done.count += one.count;
             done.wall += one.wall;
             done.processor += one.processor;

@@ -23,9 +23,39 @@ pub enum NotCanonical {
 
 /// The one text of a value.
 pub fn to_canonical(value: &(impl Serialize + ?Sized)) -> Result<String, NotCanonical> {
-    let mut out = Vec::with_capacity(2048);
-    value.serialize(write::Writer { out: &mut out })?;
-    String::from_utf8(out).map_err(|error| NotCanonical::Json(error.to_string()))
+    let mut sheet = write::Sheet::default();
+    sheet.add(value)?;
+    Ok(sheet.text)
+}
+
+/// The texts of several values, in one piece of memory.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    sheet: write::Sheet,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// With room for so many records.
+    pub fn with_room(records: usize) -> Self {
+        let mut texts = Self::default();
+        texts.sheet.text.reserve(records * 1024);
+        texts
+    }
+
+    /// Adds the text of a value and tells its length.
+    pub fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Result<usize, NotCanonical> {
+        let start = self.sheet.text.len();
+        self.sheet.add(value)?;
+        self.ends.push(self.sheet.text.len());
+        Ok(self.sheet.text.len() - start)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let pieces = starts.zip(&self.ends);
+        pieces.map(|(start, end)| &self.sheet.text[*start..*end])
+    }
 }
 
 /// Keys are sorted by UTF-16 code units.
@@ -59,9 +89,33 @@ pub fn is_canonical(text: &str) -> bool {
 /// Whether all bytes stand for themselves in a text. In pieces, so that many are looked at at once.
 fn is_plain(bytes: &[u8]) -> bool {
     let special = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
-    let any = |piece: &[u8]| piece.iter().fold(false, |any, byte| any | special(byte));
+    let any = |piece: &[u8; 16]| piece.iter().fold(false, |any, byte| any | special(byte));
     let (pieces, rest) = bytes.as_chunks::<16>();
-    !pieces.iter().any(|piece| any(piece)) && !any(rest)
+    if pieces.iter().any(any) {
+        return false;
+    }
+    let (pieces, rest) = rest.as_chunks::<8>();
+    let special = |piece: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*piece);
+        below_space(word) | equal(word, b'"') | equal(word, b'\\')
+    };
+    let mut last = [b' '; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    special(&last) | pieces.first().map_or(0, special) == 0
+}
+
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+const HIGH: u64 = ONES << 7;
+
+/// Not 0 if one of the eight bytes is this one, which is below 128.
+fn equal(word: u64, byte: u8) -> u64 {
+    let different = word ^ (ONES * u64::from(byte));
+    different.wrapping_sub(ONES) & !different & HIGH
+}
+
+/// Not 0 if one of the eight bytes is below 32.
+fn below_space(word: u64) -> u64 {
+    word.wrapping_sub(ONES * 0x20) & !word & HIGH
 }
 
 /// Bytes that stand for themselves in a text.
@@ -371,6 +425,21 @@ mod tests {
             b: u8,
         }
         assert!(to_canonical(&Twice { a: 1, b: 2 }).is_err());
+    }
+
+    #[test]
+    fn what_stands_for_itself_is_told_from_what_does_not() {
+        for byte in 0..=255_u8 {
+            for length in 1..40 {
+                for place in 0..length {
+                    let mut bytes = vec![b'~'; length];
+                    bytes[place] = byte;
+                    let plain = PLAIN[usize::from(byte)];
+                    assert_eq!(is_plain(&bytes), plain, "{byte} at {place} of {length}");
+                }
+            }
+        }
+        assert!(is_plain(b""));
     }
 
     fn any_value() -> impl Strategy<Value = Value> {

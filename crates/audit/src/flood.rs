@@ -52,6 +52,9 @@ impl Floods {
             return Vec::new();
         }
         let mut floods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if floods.is_empty() {
+            return Vec::new();
+        }
         let flood = floods.remove(&owner(record)).unwrap_or_default();
         let rest = flood.finish().into_iter();
         rest.map(|event| beside(record, event)).collect()

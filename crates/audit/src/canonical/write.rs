@@ -1,12 +1,11 @@
 //! Writes values straight into their canonical text: fields are put in order where they stand.
 
 use std::cmp::Ordering;
-use std::fmt::Display;
-use std::ops::Range;
+use std::fmt::{self, Display, Write};
 
 use serde::ser::{self, Serialize};
 
-use super::{MAX, NotCanonical, PLAIN, is_plain, raw_order, short};
+use super::{HIGH, MAX, NotCanonical, PLAIN, equal, is_plain, raw_order, short};
 
 type Done = Result<(), NotCanonical>;
 
@@ -16,31 +15,71 @@ impl ser::Error for NotCanonical {
     }
 }
 
-pub(super) struct Writer<'a> {
-    pub out: &'a mut Vec<u8>,
+/// What was written, and room to put it in order. Used again, it asks for no more memory.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    pub text: String,
+    /// The fields of all objects that are open, the innermost last.
+    fields: Vec<Field>,
+    moved: String,
 }
+
+impl Sheet {
+    /// Adds the text of a value, or nothing.
+    pub fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Done {
+        let start = self.text.len();
+        let done = value.serialize(Writer(self));
+        if done.is_err() {
+            self.text.truncate(start);
+            self.fields.clear();
+        }
+        done
+    }
+}
+
+struct Writer<'a>(&'a mut Sheet);
 
 impl Writer<'_> {
     fn text(self, text: &str) -> Done {
-        self.out.extend_from_slice(text.as_bytes());
+        self.0.text.push_str(text);
         Ok(())
     }
 
-    fn whole(self, size: u64, number: impl Display) -> Done {
-        let text = number.to_string();
+    fn whole(self, negative: bool, size: u64) -> Done {
+        let sign = if negative { "-" } else { "" };
         if size > MAX {
-            return Err(NotCanonical::Number(text));
+            return Err(NotCanonical::Number(format!("{sign}{size}")));
         }
-        self.text(&text)
+        self.0.text.push_str(sign);
+        digits(size, &mut self.0.text);
+        Ok(())
     }
 }
 
-fn quote(text: &str, out: &mut Vec<u8>) {
+fn digits(mut number: u64, out: &mut String) {
+    let mut room = [0; 20];
+    let mut start = room.len();
+    loop {
+        start -= 1;
+        room[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend(room[start..].iter().copied().map(char::from));
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    escape(text, out);
+    out.push('"');
+}
+
+fn escape(text: &str, out: &mut String) {
     let bytes = text.as_bytes();
-    out.push(b'"');
     if is_plain(bytes) {
-        out.extend_from_slice(bytes);
-        out.push(b'"');
+        out.push_str(text);
         return;
     }
     let mut plain = 0;
@@ -48,20 +87,29 @@ fn quote(text: &str, out: &mut Vec<u8>) {
         if PLAIN[usize::from(*byte)] {
             continue;
         }
-        out.extend_from_slice(&bytes[plain..at]);
+        out.push_str(&text[plain..at]);
         plain = at + 1;
         match short(*byte) {
-            Some(letter) => out.extend_from_slice(&[b'\\', letter]),
+            Some(letter) => out.extend(['\\', char::from(letter)]),
             None => {
                 let digits = b"0123456789abcdef";
-                out.extend_from_slice(b"\\u00");
-                out.push(digits[usize::from(byte >> 4)]);
-                out.push(digits[usize::from(byte & 15)]);
+                let digit = |value: u8| char::from(digits[usize::from(value)]);
+                out.push_str("\\u00");
+                out.extend([digit(byte >> 4), digit(byte & 15)]);
             }
         }
     }
-    out.extend_from_slice(&bytes[plain..]);
-    out.push(b'"');
+    out.push_str(&text[plain..]);
+}
+
+/// Takes what is between quotes, piece by piece.
+struct Quoted<'a>(&'a mut String);
+
+impl Write for Quoted<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        escape(text, self.0);
+        Ok(())
+    }
 }
 
 impl<'a> ser::Serializer for Writer<'a> {
@@ -92,7 +140,7 @@ impl<'a> ser::Serializer for Writer<'a> {
     }
 
     fn serialize_i64(self, value: i64) -> Done {
-        self.whole(value.unsigned_abs(), value)
+        self.whole(value < 0, value.unsigned_abs())
     }
 
     fn serialize_u8(self, value: u8) -> Done {
@@ -108,7 +156,7 @@ impl<'a> ser::Serializer for Writer<'a> {
     }
 
     fn serialize_u64(self, value: u64) -> Done {
-        self.whole(value, value)
+        self.whole(false, value)
     }
 
     fn serialize_f32(self, value: f32) -> Done {
@@ -124,7 +172,15 @@ impl<'a> ser::Serializer for Writer<'a> {
     }
 
     fn serialize_str(self, value: &str) -> Done {
-        quote(value, self.out);
+        quote(value, &mut self.0.text);
+        Ok(())
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Done {
+        let out = &mut self.0.text;
+        out.push('"');
+        write!(Quoted(out), "{value}").map_err(ser::Error::custom)?;
+        out.push('"');
         Ok(())
     }
 
@@ -163,18 +219,18 @@ impl<'a> ser::Serializer for Writer<'a> {
         variant: &'static str,
         value: &T,
     ) -> Done {
-        open_variant(variant, self.out);
-        value.serialize(Writer { out: self.out })?;
-        self.out.push(b'}');
+        open_variant(variant, &mut self.0.text);
+        value.serialize(Writer(&mut *self.0))?;
+        self.0.text.push('}');
         Ok(())
     }
 
     fn serialize_seq(self, _length: Option<usize>) -> Result<List<'a>, NotCanonical> {
-        Ok(List::open(self.out, false))
+        Ok(List::open(self.0, false))
     }
 
     fn serialize_tuple(self, _length: usize) -> Result<List<'a>, NotCanonical> {
-        Ok(List::open(self.out, false))
+        Ok(List::open(self.0, false))
     }
 
     fn serialize_tuple_struct(
@@ -182,7 +238,7 @@ impl<'a> ser::Serializer for Writer<'a> {
         _name: &'static str,
         _length: usize,
     ) -> Result<List<'a>, NotCanonical> {
-        Ok(List::open(self.out, false))
+        Ok(List::open(self.0, false))
     }
 
     fn serialize_tuple_variant(
@@ -192,12 +248,12 @@ impl<'a> ser::Serializer for Writer<'a> {
         variant: &'static str,
         _length: usize,
     ) -> Result<List<'a>, NotCanonical> {
-        open_variant(variant, self.out);
-        Ok(List::open(self.out, true))
+        open_variant(variant, &mut self.0.text);
+        Ok(List::open(self.0, true))
     }
 
     fn serialize_map(self, _length: Option<usize>) -> Result<Fields<'a>, NotCanonical> {
-        Ok(Fields::open(self.out, false))
+        Ok(Fields::open(self.0, false))
     }
 
     fn serialize_struct(
@@ -205,7 +261,7 @@ impl<'a> ser::Serializer for Writer<'a> {
         _name: &'static str,
         _length: usize,
     ) -> Result<Fields<'a>, NotCanonical> {
-        Ok(Fields::open(self.out, false))
+        Ok(Fields::open(self.0, false))
     }
 
     fn serialize_struct_variant(
@@ -215,29 +271,29 @@ impl<'a> ser::Serializer for Writer<'a> {
         variant: &'static str,
         _length: usize,
     ) -> Result<Fields<'a>, NotCanonical> {
-        open_variant(variant, self.out);
-        Ok(Fields::open(self.out, true))
+        open_variant(variant, &mut self.0.text);
+        Ok(Fields::open(self.0, true))
     }
 }
 
-fn open_variant(variant: &str, out: &mut Vec<u8>) {
-    out.push(b'{');
+fn open_variant(variant: &str, out: &mut String) {
+    out.push('{');
     quote(variant, out);
-    out.push(b':');
+    out.push(':');
 }
 
-pub(super) struct List<'a> {
-    out: &'a mut Vec<u8>,
+struct List<'a> {
+    sheet: &'a mut Sheet,
     first: bool,
     /// The list is all there is of a variant, which has to be closed as well.
     variant: bool,
 }
 
 impl<'a> List<'a> {
-    fn open(out: &'a mut Vec<u8>, variant: bool) -> Self {
-        out.push(b'[');
+    fn open(sheet: &'a mut Sheet, variant: bool) -> Self {
+        sheet.text.push('[');
         Self {
-            out,
+            sheet,
             first: true,
             variant,
         }
@@ -245,124 +301,129 @@ impl<'a> List<'a> {
 
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
         if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
+            self.sheet.text.push(',');
         }
-        value.serialize(Writer { out: self.out })
+        value.serialize(Writer(self.sheet))
     }
 
     fn close(self) -> Done {
-        self.out.push(b']');
-        if self.variant {
-            self.out.push(b'}');
-        }
+        self.sheet
+            .text
+            .push_str(if self.variant { "]}" } else { "]" });
         Ok(())
     }
 }
 
 /// Fields that are written in any order, and sorted when the last one is there.
-pub(super) struct Fields<'a> {
-    out: &'a mut Vec<u8>,
-    fields: Vec<Field>,
+struct Fields<'a> {
+    sheet: &'a mut Sheet,
+    /// Where they begin among the fields of all open objects, and in the text.
+    first: usize,
+    start: usize,
     variant: bool,
 }
 
 /// Where a field stands.
+#[derive(Clone, Copy, Debug)]
 struct Field {
-    /// The start of the name as a number of the same order; 0 if it takes more to tell.
-    start: u64,
-    /// Between the quotes.
-    name: Range<usize>,
-    all: Range<usize>,
+    /// The first letters of the name as a number of the same order; 0 if it takes more to tell.
+    letters: u64,
+    /// Of the name with its quotes, and of the value behind it.
+    start: usize,
+    name_end: usize,
+    end: usize,
 }
 
 impl Field {
-    fn order(&self, other: &Self, out: &[u8]) -> Ordering {
-        if self.start != other.start && self.start != 0 && other.start != 0 {
-            return self.start.cmp(&other.start);
+    fn order(&self, other: &Self, text: &str) -> Ordering {
+        if self.letters != other.letters && self.letters != 0 && other.letters != 0 {
+            return self.letters.cmp(&other.letters);
         }
-        raw_order(&out[self.name.clone()], &out[other.name.clone()])
+        let name = |field: &Self| &text.as_bytes()[field.start + 1..field.name_end - 1];
+        raw_order(name(self), name(other))
     }
 }
 
 /// Names of letters that stand for themselves have the order of their bytes.
-fn start_of(name: &[u8]) -> u64 {
-    let mut start = [0; 8];
+fn letters(name: &[u8]) -> u64 {
+    let mut first = [0; 8];
     let length = name.len().min(8);
-    start[..length].copy_from_slice(&name[..length]);
-    let plain = start[..length].iter().all(|b| b.is_ascii() && *b != b'\\');
-    if plain { u64::from_be_bytes(start) } else { 0 }
+    first[..length].copy_from_slice(&name[..length]);
+    let word = u64::from_be_bytes(first);
+    let plain = (word & HIGH) | equal(word, b'\\') == 0;
+    if plain { word } else { 0 }
 }
 
 impl<'a> Fields<'a> {
-    fn open(out: &'a mut Vec<u8>, variant: bool) -> Self {
-        out.push(b'{');
+    fn open(sheet: &'a mut Sheet, variant: bool) -> Self {
+        sheet.text.push('{');
         Self {
-            out,
-            fields: Vec::with_capacity(16),
+            first: sheet.fields.len(),
+            start: sheet.text.len(),
+            sheet,
             variant,
         }
     }
 
-    fn name(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Done) -> Done {
-        if !self.fields.is_empty() {
-            self.out.push(b',');
+    fn name(&mut self, write: impl FnOnce(&mut Sheet) -> Done) -> Done {
+        if self.sheet.fields.len() > self.first {
+            self.sheet.text.push(',');
         }
-        let start = self.out.len();
-        write(self.out)?;
-        let end = self.out.len();
-        if self.out.get(start) != Some(&b'"') {
+        let start = self.sheet.text.len();
+        write(self.sheet)?;
+        let text = &mut self.sheet.text;
+        let name_end = text.len();
+        if text.as_bytes().get(start) != Some(&b'"') {
             return Err(NotCanonical::Json("a name must be a text".into()));
         }
-        self.out.push(b':');
-        self.fields.push(Field {
-            start: start_of(&self.out[start + 1..end - 1]),
-            name: start + 1..end - 1,
-            all: start..end,
+        self.sheet.fields.push(Field {
+            letters: letters(&text.as_bytes()[start + 1..name_end - 1]),
+            start,
+            name_end,
+            end: name_end,
         });
+        text.push(':');
         Ok(())
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        value.serialize(Writer { out: self.out })?;
-        if let Some(field) = self.fields.last_mut() {
-            field.all.end = self.out.len();
+        value.serialize(Writer(self.sheet))?;
+        let end = self.sheet.text.len();
+        if let Some(field) = self.sheet.fields.last_mut() {
+            field.end = end;
         }
         Ok(())
     }
 
-    fn close(mut self) -> Done {
-        let sorted = |out: &[u8], fields: &[Field]| {
+    fn close(self) -> Done {
+        let Sheet {
+            text,
+            fields,
+            moved,
+        } = self.sheet;
+        let own = &mut fields[self.first..];
+        let sorted = |fields: &[Field], text: &str| {
             let mut pairs = fields.windows(2);
-            pairs.all(|pair| pair[0].order(&pair[1], out) == Ordering::Less)
+            pairs.all(|pair| pair[0].order(&pair[1], text) == Ordering::Less)
         };
-        if !sorted(self.out, &self.fields) {
-            let out = &*self.out;
-            self.fields.sort_by(|a, b| a.order(b, out));
-            if !sorted(out, &self.fields) {
+        if !sorted(own, text) {
+            own.sort_unstable_by(|a, b| a.order(b, text));
+            if !sorted(own, text) {
                 return Err(NotCanonical::Twice);
             }
-            self.arrange();
-        }
-        self.out.push(b'}');
-        if self.variant {
-            self.out.push(b'}');
-        }
-        Ok(())
-    }
-
-    /// Puts the fields where they belong.
-    fn arrange(&mut self) {
-        let Some(start) = self.fields.iter().map(|field| field.all.start).min() else {
-            return;
-        };
-        let written = self.out.split_off(start);
-        for (place, field) in self.fields.iter().enumerate() {
-            if place > 0 {
-                self.out.push(b',');
+            moved.clear();
+            moved.push_str(&text[self.start..]);
+            text.truncate(self.start);
+            for (place, field) in own.iter().enumerate() {
+                if place > 0 {
+                    text.push(',');
+                }
+                text.push_str(&moved[field.start - self.start..field.end - self.start]);
             }
-            let range = field.all.start - start..field.all.end - start;
-            self.out.extend_from_slice(&written[range]);
         }
+        fields.truncate(self.first);
+        text.push_str(if self.variant { "}}" } else { "}" });
+        Ok(())
     }
 }
 
@@ -401,8 +462,8 @@ macro_rules! structs {
                 name: &'static str,
                 value: &T,
             ) -> Done {
-                self.name(|out| {
-                    quote(name, out);
+                self.name(|sheet| {
+                    quote(name, &mut sheet.text);
                     Ok(())
                 })?;
                 self.value(value)
@@ -422,7 +483,7 @@ impl ser::SerializeMap for Fields<'_> {
     type Error = NotCanonical;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
-        self.name(|out| key.serialize(Writer { out }))
+        self.name(|sheet| key.serialize(Writer(sheet)))
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {

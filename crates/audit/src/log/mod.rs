@@ -21,7 +21,7 @@ pub(crate) use keys::{check_rotation, is_rotation};
 pub(crate) use lines::Lines;
 pub(crate) use open::rebuilt_nodes;
 
-use crate::canonical::to_canonical;
+use crate::canonical::Texts;
 use crate::flood::Floods;
 use crate::{Pending, Record, RecordError, Recorder};
 use lines::LONGEST;
@@ -92,15 +92,15 @@ impl Log {
         self.queue.keep(&self.texts(records)?, Want::Synced)
     }
 
-    fn texts(&self, records: &[Record]) -> Result<Vec<String>, RecordError> {
-        let mut all = Vec::with_capacity(records.len());
+    fn texts(&self, records: &[Record]) -> Result<Texts, RecordError> {
+        let mut texts = Texts::with_room(records.len());
         for record in records {
             for left_out in self.floods.ended(record) {
-                all.push(text(&left_out)?);
+                add(&left_out, &mut texts)?;
             }
-            all.push(text(record)?);
+            add(record, &mut texts)?;
         }
-        Ok(all)
+        Ok(texts)
     }
 }
 
@@ -136,11 +136,11 @@ impl Recorder for Log {
     }
 }
 
-fn text(record: &Record) -> Result<String> {
-    let text = to_canonical(record)?;
+fn add(record: &Record, texts: &mut Texts) -> Result<()> {
+    let length = texts.add(record)?;
     // The rest of the line takes some hundred bytes.
-    if text.len() > LONGEST - 1024 {
-        return Err(LogError::TooLong(text.len()));
+    if length > LONGEST - 1024 {
+        return Err(LogError::TooLong(length));
     }
-    Ok(text)
+    Ok(())
 }

@@ -65,7 +65,7 @@ fn begin(folder: Folder, options: Options) -> Result<Writer> {
         published: 0,
         broken: None,
     };
-    writer.add([&created].into_iter())?;
+    writer.add([created.as_str()].into_iter())?;
     writer.seal()?;
     Ok(writer)
 }
@@ -102,7 +102,7 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
     }
     if !writer.repairs.is_empty() {
         let repairs = std::mem::take(&mut writer.repairs);
-        writer.add(repairs.iter())?;
+        writer.add(repairs.iter().map(String::as_str))?;
         writer.seal()?;
     }
     Ok(writer)

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::Durability;
 use super::error::{LogError, Result};
 use super::writer::Writer;
+use crate::canonical::Texts;
 use crate::pending::Promise;
 use crate::tree::Frontier;
 use crate::{Pending, RecordError};
@@ -80,7 +81,7 @@ impl Queue {
     }
 
     /// Returns when the records are as safe as wanted.
-    pub fn keep(&self, records: &[String], want: Want) -> Result<(), RecordError> {
+    pub fn keep(&self, records: &Texts, want: Want) -> Result<(), RecordError> {
         let mark = self.shared.write(records)?;
         match want {
             Want::Synced => self.shared.sync(&mark)?,
@@ -101,7 +102,7 @@ impl Queue {
     }
 
     /// Writes the records, and lets a thread of the log's own wait for the disk.
-    pub fn start(&self, records: &[String]) -> Pending {
+    pub fn start(&self, records: &Texts) -> Pending {
         let started = || -> Result<Pending> {
             self.need_thread()?;
             let mark = self.shared.write(records)?;
@@ -160,7 +161,7 @@ impl Shared {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, records: &[String]) -> Result<Mark> {
+    fn write(&self, records: &Texts) -> Result<Mark> {
         self.writer().write(records)
     }
 

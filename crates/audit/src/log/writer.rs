@@ -18,7 +18,7 @@ use super::lines::Lines;
 use super::nodes::NodeFile;
 use super::queue::Mark;
 use super::segment::Segment;
-use crate::canonical::to_canonical;
+use crate::canonical::{Texts, to_canonical};
 use crate::line::{self, Flaw, Line};
 use crate::note::{PublicKey, SecretKey};
 use crate::receipt::digest;
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Adds records, so that they outlive this process.
-    pub fn write(&mut self, records: &[String]) -> Result<Mark> {
+    pub fn write(&mut self, records: &Texts) -> Result<Mark> {
         if let Some(reason) = &self.broken {
             return Err(LogError::Broken(reason.clone()));
         }
@@ -68,16 +68,16 @@ impl Writer {
     /// The signed head over everything that is in the log.
     pub fn head(&mut self) -> Result<String> {
         let _guard = self.folder.lock()?;
-        self.go_on_with(&[])?;
+        self.go_on_with(&Texts::default())?;
         self.seal()?;
         Ok(self.sign(&self.frontier))
     }
 
     /// Reads what others have added, then adds records of our own. The lock is held.
-    fn go_on_with(&mut self, records: &[String]) -> Result<()> {
+    fn go_on_with(&mut self, records: &Texts) -> Result<()> {
         self.refresh(false)?;
         let repairs = std::mem::take(&mut self.repairs);
-        let added = self.add(repairs.iter().chain(records));
+        let added = self.add(repairs.iter().map(String::as_str).chain(records.iter()));
         if added.is_err() {
             self.repairs = repairs;
         }
@@ -85,11 +85,13 @@ impl Writer {
     }
 
     /// Adds lines at the end. The lock is held, and everything before was read.
-    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a String> + Clone) -> Result<()> {
-        // What a line adds to its record takes less than 256 bytes.
-        let room = records.clone().map(|record| record.len() + 256).sum();
-        let mut lines = Vec::with_capacity(room);
-        let mut nodes = Vec::new();
+    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+        // What a line adds to its record takes less than 256 bytes, and two nodes are 64.
+        let (count, bytes) = records.clone().fold((0, 0), |(count, bytes), record| {
+            (count + 1, bytes + record.len())
+        });
+        let mut lines = Vec::with_capacity(bytes + 256 * count);
+        let mut nodes = Vec::with_capacity(64 * count);
         let mut frontier = self.frontier.clone();
         let mut last = self.last;
         for record in records {
@@ -278,10 +280,10 @@ impl Writer {
     /// Replaces the key. The record of it is signed by both.
     pub fn rotate_key(&mut self) -> Result<()> {
         let _guard = self.folder.lock()?;
-        self.go_on_with(&[])?;
+        self.go_on_with(&Texts::default())?;
         let next = keys::create_next(&self.folder, self.key.public().name())?;
         let record = own_record(keys::rotation(self.size(), &self.key, &next))?;
-        self.add([&record].into_iter())?;
+        self.add([record.as_str()].into_iter())?;
         self.sync_segment()?;
         // From here on, whoever opens the log finishes what is left.
         self.key = next;
