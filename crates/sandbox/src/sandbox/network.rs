@@ -49,11 +49,13 @@ impl Sandbox {
             }
             (None, None) => return Err(missing()),
         };
-        if let Some(inner) = inner
+        if let Some(inner) = &inner
             && let Some(live) = &inner.slot.lock().await.live
             && let Some(rules) = live.instance.network()
         {
-            replace_network(rules, after.clone());
+            let store = self.shared.place.durable();
+            let file = store.map(|store| store.network_file(agent, id));
+            replace_network(rules, || inner.own_network(file.as_ref()))?;
         }
         Ok(after)
     }

@@ -8,18 +8,16 @@ use brig_egress::{Layer, LayerKind, Rules};
 use super::inner::Inner;
 use crate::shared::lock;
 use crate::store::NetworkFile;
-use crate::{Error, Instance, Result};
+use crate::{Instance, Result};
 
 /// How soon a change that another process made is seen.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Inner {
     /// What was changed of the network since the session was created.
-    pub(super) fn own_network(&self, file: Option<&NetworkFile>) -> Result<Layer> {
+    pub(crate) fn own_network(&self, file: Option<&NetworkFile>) -> Result<Layer> {
         match file {
-            Some(file) => file
-                .read()
-                .map_err(|error| Error::io(format!("session `{}`", self.owner.session), error)),
+            Some(file) => file.layer(),
             None => Ok(lock(&self.state).network.clone()),
         }
     }
@@ -39,9 +37,9 @@ pub(super) fn follow(instance: &Arc<dyn Instance>, file: NetworkFile) {
             // One that is gone, or can't be read, leaves the rules as they are.
             if stamp.is_some()
                 && stamp != seen
-                && let (Some(rules), Ok(layer)) = (instance.network(), file.read())
+                && let Some(rules) = instance.network()
+                && replace(rules, || file.layer()).is_ok()
             {
-                replace(rules, layer);
                 seen = stamp;
             }
             drop(instance);
@@ -50,14 +48,19 @@ pub(super) fn follow(instance: &Arc<dyn Instance>, file: NetworkFile) {
     });
 }
 
-/// Puts what was changed in the place of what was changed before.
-pub(crate) fn replace(rules: &Rules, layer: Layer) {
-    let known = rules.current();
-    if known.layers().contains(&layer) {
-        return;
+/// Puts what was changed in the place of what was changed before. Several may do so at a time: each
+/// reads again while no other can, so the last one puts what holds then.
+pub(crate) fn replace(rules: &Rules, read: impl Fn() -> Result<Layer>) -> Result<()> {
+    if rules.current().layers().contains(&read()?) {
+        return Ok(());
     }
-    rules.change(|layers| {
-        layers.retain(|other| other.kind != LayerKind::Session);
-        layers.push(layer);
+    let mut done = Ok(());
+    rules.change(|layers| match read() {
+        Ok(layer) => {
+            layers.retain(|other| other.kind != LayerKind::Session);
+            layers.push(layer);
+        }
+        Err(error) => done = Err(error),
     });
+    done
 }

@@ -56,7 +56,12 @@ impl Store {
 pub(crate) struct NetworkFile(PathBuf);
 
 impl NetworkFile {
-    pub fn read(&self) -> io::Result<Layer> {
+    pub fn layer(&self) -> Result<Layer> {
+        self.read()
+            .map_err(|error| Error::io("the network of a session", error))
+    }
+
+    fn read(&self) -> io::Result<Layer> {
         match read_json(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(Layer::new(LayerKind::Session))

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use brig_audit::{Command, Egress, Tool};
+use brig_egress::Rules;
 use bytes::Bytes;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
@@ -34,6 +35,8 @@ pub struct Fake {
     pub alive: Arc<AtomicUsize>,
     pub ran: Arc<AtomicUsize>,
     pub plans: Mutex<Vec<Plan>>,
+    /// The rules of those instances that have a network.
+    pub networks: Mutex<Vec<Rules>>,
 }
 
 #[async_trait]
@@ -69,7 +72,11 @@ impl Backend for Fake {
             });
         }
         let folder = tempfile::tempdir().map_err(|error| Error::io("fake", error))?;
+        let network = plan.network();
+        let network = network.is_on().then(|| Rules::new(network.rules()));
+        lock(&self.networks).extend(network.clone());
         let instance = FakeInstance {
+            network,
             copied: self.copies,
             layers: plan.layers().to_vec(),
             ended: Notify::new(),
@@ -92,6 +99,7 @@ impl Backend for Fake {
 
 #[derive(Debug)]
 struct FakeInstance {
+    network: Option<Rules>,
     folder: TempDir,
     copied: bool,
     layers: Vec<PathBuf>,
@@ -331,6 +339,10 @@ impl Instance for FakeInstance {
 
     fn is_alive(&self) -> bool {
         !self.dead.load(Ordering::SeqCst)
+    }
+
+    fn network(&self) -> Option<&Rules> {
+        self.network.as_ref()
     }
 
     async fn destroy(&self) -> Result<()> {

@@ -6,4 +6,5 @@ mod checkpoints;
 mod durable;
 mod fake;
 mod lifecycle;
+mod network;
 mod refusals;
