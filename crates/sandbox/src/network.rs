@@ -1,6 +1,8 @@
 //! The network of one instance: a gateway outside that serves its doors, and the executions that
 //! answer for what goes through them.
 
+mod doors;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
@@ -8,9 +10,11 @@ use std::time::Duration;
 
 use brig_audit::{Carried, Egress};
 use brig_egress::{Closed, Decided, Decision, Entry, Gateway, Record, Rules};
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
+use self::doors::Doors;
 use crate::shared::lock;
 use crate::{Attempts, Error, Result};
 
@@ -27,6 +31,7 @@ pub enum Door {
 pub struct Network {
     gateway: Gateway,
     running: Arc<Running>,
+    _doors: Doors,
     _serving: JoinSet<()>,
 }
 
@@ -36,16 +41,16 @@ impl Network {
         let running = Arc::new(Running::default());
         let gateway = Gateway::builder(rules, Book(Arc::clone(&running))).build();
         let mut serving = JoinSet::new();
+        let mut listeners = Vec::new();
         for door in doors {
-            let gateway = gateway.clone();
             match door {
                 Door::Tcp(socket, entry) => {
-                    let listener = std::net::TcpListener::from(socket);
-                    listener.set_nonblocking(true).map_err(unusable)?;
-                    let listener = TcpListener::from_std(listener).map_err(unusable)?;
-                    serving.spawn(async move { drop(gateway.serve(listener, entry).await) });
+                    rustix::io::ioctl_fionbio(&socket, true)
+                        .map_err(|error| unusable(error.into()))?;
+                    listeners.push((socket, entry));
                 }
                 Door::Udp(socket) => {
+                    let gateway = gateway.clone();
                     let socket = std::net::UdpSocket::from(socket);
                     socket.set_nonblocking(true).map_err(unusable)?;
                     let socket = UdpSocket::from_std(socket).map_err(unusable)?;
@@ -53,9 +58,12 @@ impl Network {
                 }
             }
         }
+        let (doors, accepted) = Doors::open(listeners).map_err(unusable)?;
+        serving.spawn(serve(gateway.clone(), accepted));
         Ok(Self {
             gateway,
             running,
+            _doors: doors,
             _serving: serving,
         })
     }
@@ -74,6 +82,28 @@ impl Network {
             attempts: Arc::clone(attempts),
         }
     }
+}
+
+/// Dropped, it closes all connections.
+async fn serve(gateway: Gateway, mut accepted: Receiver<(std::net::TcpStream, Entry)>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, entry) = tokio::select! {
+            accepted = accepted.recv() => match accepted {
+                Some(accepted) => accepted,
+                None => break,
+            },
+            Some(_) = connections.join_next() => continue,
+        };
+        let (Ok(dialled), Ok(stream)) = (stream.local_addr(), TcpStream::from_std(stream)) else {
+            continue;
+        };
+        // Small messages are what proxies carry.
+        let _ = stream.set_nodelay(true);
+        let gateway = gateway.clone();
+        connections.spawn(async move { gateway.connection(stream, entry, Some(dialled)).await });
+    }
+    while connections.join_next().await.is_some() {}
 }
 
 fn unusable(error: io::Error) -> Error {

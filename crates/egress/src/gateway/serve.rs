@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+use tokio::io::Interest;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
@@ -39,12 +41,18 @@ impl Gateway {
         }
     }
 
-    /// Answers DNS over UDP until the socket fails.
+    /// Answers DNS over UDP until the socket fails. Never waits in a call, whatever somebody with a
+    /// copy of the socket made of it; an answer that can't be sent at once is lost.
     pub async fn serve_udp(&self, socket: UdpSocket) -> io::Result<Infallible> {
         let mut packet = vec![0; 4096];
         loop {
-            let (length, from) = match socket.recv_from(&mut packet).await {
-                Ok(received) => received,
+            let receive = || {
+                let received = recvfrom(&socket, &mut packet[..], RecvFlags::DONTWAIT);
+                Ok(received.map(|(length, _, from)| (length, from))?)
+            };
+            let (length, from) = match socket.async_io(Interest::READABLE, receive).await {
+                Ok((length, Some(from))) => (length, from),
+                Ok((_, None)) => continue,
                 Err(error) if is_passing(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -52,7 +60,7 @@ impl Gateway {
                 .get(..length)
                 .and_then(|query| self.answer_dns(query))
             {
-                let _ = socket.send_to(&answer, from).await;
+                let _ = sendto(&socket, &answer, SendFlags::DONTWAIT, &from);
             }
         }
     }
