@@ -26,7 +26,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 8192,
+            connections: 5120,
             asking: Duration::from_secs(15),
             resolve: Duration::from_secs(10),
             dial: Duration::from_secs(10),

@@ -37,6 +37,9 @@ pub(super) struct Upstream {
 }
 
 /// Both sides agreed to speak something else from here on.
+/// The head of an answer, in bytes.
+const ANSWER: usize = 256 * 1024;
+
 pub(super) struct Upgrade {
     pub upstream: OnUpgrade,
     pub ticket: Arc<Ticket>,
@@ -50,7 +53,7 @@ impl Upstream {
         });
         let (sender, connection) = Builder::new()
             .max_headers(256)
-            .max_buf_size(256 * 1024)
+            .max_buf_size(ANSWER.min(ticket.gateway.share()))
             .handshake(io)
             .await?;
         let driver = tokio::spawn(async move {

@@ -85,7 +85,7 @@ async fn serve<S: Stream>(
         .timer(TokioTimer::new())
         .half_close(true)
         .header_read_timeout(limits.asking)
-        .max_buf_size(limits.head.max(8192))
+        .max_buf_size(limits.head.max(8192).min(gateway.share()))
         .max_headers(128)
         .serve_connection(io, service)
         .without_shutdown();

@@ -12,6 +12,7 @@ mod proxy;
 mod refuse;
 mod relay;
 mod serve;
+mod share;
 mod socks;
 mod splice;
 mod stream;
@@ -165,6 +166,7 @@ impl Gateway {
         dialled: Option<SocketAddr>,
         mut place: Place,
     ) {
+        self.bound_stream(&stream);
         let served = async {
             match entry {
                 Entry::Proxy => proxy::serve(self, stream).await,

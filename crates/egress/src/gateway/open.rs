@@ -55,6 +55,7 @@ impl Gateway {
         match self.dial(&addresses, port).await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true);
+                self.bound(&stream);
                 let mut ticket = ticket;
                 ticket.address = Some(address);
                 Ok(Opened { stream, ticket })

@@ -19,8 +19,9 @@ const MOST: usize = 64 * 1024;
 pub(super) async fn relay<S: Stream, U: Stream>(client: Prefixed<S>, upstream: U, ticket: &Ticket) {
     let meter = &ticket.meter;
     let limits = &ticket.gateway.shared.limits;
+    let most = MOST.min(ticket.gateway.share());
     tokio::select! {
-        _ = both(client, upstream, meter) => {}
+        _ = both(client, upstream, meter, most) => {}
         () = ticket.revoked() => ticket.ends(Reason::Revoked),
         () = meter.idle(limits.idle) => ticket.ends(Reason::Limit("nothing passed for too long")),
     }
@@ -30,6 +31,7 @@ async fn both<S: Stream, U: Stream>(
     mut client: Prefixed<S>,
     mut upstream: U,
     meter: &Meter,
+    most: usize,
 ) -> io::Result<()> {
     let looked_at = client.take_prefix();
     upstream.write_all(&looked_at).await?;
@@ -45,16 +47,16 @@ async fn both<S: Stream, U: Stream>(
         let (from_client, to_client) = client.split();
         let (from_upstream, to_upstream) = upstream.split();
         tokio::try_join!(
-            splice(from_client, to_upstream, sent),
-            splice(from_upstream, to_client, received),
+            splice(from_client, to_upstream, sent, most),
+            splice(from_upstream, to_client, received, most),
         )?;
         return Ok(());
     }
     let (from_client, to_client) = split(client);
     let (from_upstream, to_upstream) = split(upstream);
     tokio::try_join!(
-        copy(from_client, to_upstream, sent),
-        copy(from_upstream, to_client, received),
+        copy(from_client, to_upstream, sent, most),
+        copy(from_upstream, to_client, received, most),
     )?;
     Ok(())
 }
@@ -63,19 +65,22 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     count: impl Fn(usize),
+    most: usize,
 ) -> io::Result<()> {
-    copy_until(&mut from, &mut to, &count, usize::MAX).await?;
+    copy_until(&mut from, &mut to, &count, most, usize::MAX).await?;
     to.shutdown().await
 }
 
-/// Copies to the end, or until the largest buffer has been filled that often. Whether it was the end.
+/// Copies to the end, or until a buffer of `most` bytes has been filled that often. Whether it was
+/// the end.
 pub(super) async fn copy_until(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     count: &impl Fn(usize),
+    most: usize,
     filled: usize,
 ) -> io::Result<bool> {
-    let mut buffer = vec![0; FIRST];
+    let mut buffer = vec![0; FIRST.min(most)];
     let mut full = 0;
     while full < filled {
         let length = from.read(&mut buffer).await?;
@@ -85,10 +90,10 @@ pub(super) async fn copy_until(
         to.write_all(&buffer[..length]).await?;
         to.flush().await?;
         count(length);
-        if length == MOST {
+        if length == most {
             full += 1;
         } else if length == buffer.len() {
-            buffer.resize(length * 4, 0);
+            buffer.resize(most.min(length * 4), 0);
         }
     }
     Ok(false)

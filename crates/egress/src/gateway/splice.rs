@@ -19,8 +19,9 @@ pub(super) async fn splice(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     count: impl Fn(usize),
+    most: usize,
 ) -> io::Result<()> {
-    if !copy_until(&mut from, &mut to, &count, BUSY).await? {
+    if !copy_until(&mut from, &mut to, &count, most, BUSY).await? {
         let room = place::pipe();
         let flags = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
         match room.as_ref().map(|_| pipe_with(flags)) {
@@ -30,7 +31,7 @@ pub(super) async fn splice(
                 move_all(from.as_ref(), to.as_ref(), &reader, &writer, &count).await?;
             }
             _ => {
-                copy_until(&mut from, &mut to, &count, usize::MAX).await?;
+                copy_until(&mut from, &mut to, &count, most, usize::MAX).await?;
             }
         }
     }
