@@ -262,6 +262,34 @@ fn python_urllib() {
     good(&run("https://bad.example/"), "403 Forbidden");
 }
 
+/// The Debian package, or the copy that pip has.
+#[test]
+fn python_requests() {
+    let outside = outside();
+    let script = "import sys\n\
+        try:\n    import requests\n\
+        except ImportError:\n\
+        \x20   try:\n        from pip._vendor import requests\n\
+        \x20   except ImportError:\n        print('not installed'); sys.exit()\n\
+        try:\n    answer = requests.get(sys.argv[1])\n\
+        except Exception as e:\n    print(e); sys.exit()\n\
+        print(answer.status_code, answer.headers.get('x-brig-reason'), answer.text)\n";
+    let run = |url: &str| {
+        outside
+            .run("/usr/bin/python3", &["-c", script, url])
+            .expect("installed")
+    };
+    let first = run("http://good.example/a");
+    if text(&first).starts_with("not installed") {
+        return skip("clients/python_requests", "it is not installed");
+    }
+    good(&first, "200 None hello /a");
+    good(&run("https://good.example/b"), "hello /b");
+    let denied = format!("403 network.no-rule `bad.example:80` {DENIED}");
+    good(&run("http://bad.example/"), &denied);
+    good(&run("https://bad.example/"), "403 Forbidden");
+}
+
 #[test]
 fn pip() {
     let outside = outside();

@@ -153,6 +153,16 @@ fn programs(port: u16) -> Vec<Program> {
             ),
             says: "a page",
         },
+        Program {
+            needs: "../lib/python3/dist-packages/requests",
+            request: Request::code(
+                Language::Python,
+                format!(
+                    "import requests\nr = requests.get('{site}/page')\nprint(r.text)\nr.raise_for_status()"
+                ),
+            ),
+            says: "a page",
+        },
         // Knows nothing of proxies.
         Program {
             needs: "node",

@@ -366,3 +366,28 @@ pub fn eventually(what: &str, mut check: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// `good.example` on ports 80, 443 and 8080 leads to the server.
+pub fn lab(server: &server::Server) -> Lab {
+    let lab = Lab::new(allowing(&["good.example", "good.example:8080"]));
+    lab.name("good.example", &[PUBLIC]);
+    for port in [80, 443, 8080] {
+        lab.route(PUBLIC, port, server.address);
+    }
+    lab
+}
+
+/// CONNECT over SOCKS5 with the host as a name; the answer.
+pub fn socks(lab: &Lab, target: &str) -> Vec<u8> {
+    let (host, port) = target.rsplit_once(':').expect("a port");
+    let host = host.trim_matches(['[', ']']);
+    let mut stream = lab.connect();
+    let mut ask = vec![5, 1, 0, 5, 1, 0, 3, host.len() as u8];
+    ask.extend_from_slice(host.as_bytes());
+    ask.extend_from_slice(&port.parse::<u16>().expect("a port").to_be_bytes());
+    stream.write_all(&ask).expect("it listens");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[..2], [5, 0], "no authentication");
+    answer[2..].to_vec()
+}
