@@ -98,11 +98,9 @@ fn receipts_become_a_chain_that_agt_would_make_itself() {
     for (entry, verdict) in entries.iter().zip(Verdict::ALL) {
         let entry = Entry::read(entry).expect("entry");
         assert_eq!(entry.hash(), entry.entry_hash);
-        assert_eq!(entry.outcome, verdict.name());
-        assert_eq!(
-            entry.unprotected.policy_decision.as_deref(),
-            Some(verdict.name())
-        );
+        let decision = verdict.name().into();
+        assert_eq!(entry.outcome, decision);
+        assert_eq!(entry.unprotected.policy_decision, Some(decision));
     }
     let again = chain_of(&entries).expect("chain");
     for name in ["roots_after_each_append", "proofs"] {

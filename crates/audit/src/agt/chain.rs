@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::entry::Entry;
+use super::text::Text;
 use crate::Hash;
 
 /// On which side of the way to the root a sibling is.
@@ -25,7 +26,7 @@ pub struct Chain {
     /// Hashes by level, leaves first. Nodes that no entry has reached yet are missing.
     levels: Vec<Vec<Hash>>,
     /// The first entry with each id.
-    places: HashMap<String, usize>,
+    places: HashMap<Text, usize>,
 }
 
 impl Chain {
@@ -33,7 +34,7 @@ impl Chain {
     pub fn add(&mut self, entry: &mut Entry) {
         // The first entry keeps what it came with.
         if let Some(last) = self.levels.first().and_then(|leaves| leaves.last()) {
-            entry.previous_hash = last.to_string();
+            entry.previous_hash = last.to_string().as_str().into();
         }
         let hash = Hash::of(entry.canonical().as_bytes());
         entry.entry_hash = hash.to_string();
@@ -77,7 +78,7 @@ impl Chain {
     }
 
     /// The siblings from the leaf up, as AGT looks for them: of the first entry with this id.
-    pub fn proof(&self, entry_id: &str) -> Option<Vec<(String, Side)>> {
+    pub fn proof(&self, entry_id: &Text) -> Option<Vec<(String, Side)>> {
         let mut at = *self.places.get(entry_id)?;
         let mut path = Vec::new();
         for level in 0..self.levels.len() - 1 {

@@ -1,6 +1,7 @@
 use jiff::Timestamp;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::text::Text;
 use super::timestamp;
 use super::value::Value;
 use crate::Hash;
@@ -8,17 +9,17 @@ use crate::Hash;
 /// The fields of an AGT entry that its hash covers, and the others as they came.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    pub entry_id: String,
+    pub entry_id: Text,
     /// As `isoformat` writes it.
     pub timestamp: String,
-    pub event_type: String,
-    pub agent_did: String,
-    pub action: String,
-    pub resource: Option<String>,
+    pub event_type: Text,
+    pub agent_did: Text,
+    pub action: Text,
+    pub resource: Option<Text>,
     /// A dictionary.
     pub data: Value,
-    pub outcome: String,
-    pub previous_hash: String,
+    pub outcome: Text,
+    pub previous_hash: Text,
     pub entry_hash: String,
     pub unprotected: Unprotected,
 }
@@ -26,11 +27,11 @@ pub struct Entry {
 /// What anyone can change without changing the hash.
 #[derive(Clone, Debug, Default)]
 pub struct Unprotected {
-    pub policy_decision: Option<String>,
-    pub matched_rule: Option<String>,
-    pub session_id: Option<String>,
-    pub policy_version: Option<String>,
-    pub arguments_hash: Option<String>,
+    pub policy_decision: Option<Text>,
+    pub matched_rule: Option<Text>,
+    pub session_id: Option<Text>,
+    pub policy_version: Option<Text>,
+    pub arguments_hash: Option<Text>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -46,7 +47,7 @@ pub enum EntryError {
     },
 }
 
-type Fields = std::collections::BTreeMap<super::text::Text, Value>;
+type Fields = std::collections::BTreeMap<Text, Value>;
 
 impl Entry {
     /// Reads an entry as leniently as AGT does: unknown fields are ignored, missing ones have
@@ -95,7 +96,10 @@ impl Entry {
             data,
             outcome: text(fields, "outcome")?.unwrap_or_else(|| "success".into()),
             previous_hash: text(fields, "previous_hash")?.unwrap_or_default(),
-            entry_hash: text(fields, "entry_hash")?.unwrap_or_default(),
+            // What is no text is no hash either.
+            entry_hash: text(fields, "entry_hash")?
+                .and_then(|hash| hash.as_str().map(str::to_owned))
+                .unwrap_or_default(),
             unprotected: Unprotected {
                 policy_decision: optional(fields, "policy_decision")?,
                 matched_rule: optional(fields, "matched_rule")?,
@@ -109,15 +113,15 @@ impl Entry {
     /// The text that is hashed.
     pub fn canonical(&self) -> String {
         Value::dict([
-            ("entry_id", Value::str(&self.entry_id)),
+            ("entry_id", Value::Str(self.entry_id.clone())),
             ("timestamp", Value::str(&self.timestamp)),
-            ("event_type", Value::str(&self.event_type)),
-            ("agent_did", Value::str(&self.agent_did)),
-            ("action", Value::str(&self.action)),
-            ("resource", or_null(self.resource.as_deref())),
+            ("event_type", Value::Str(self.event_type.clone())),
+            ("agent_did", Value::Str(self.agent_did.clone())),
+            ("action", Value::Str(self.action.clone())),
+            ("resource", or_null(self.resource.as_ref())),
             ("data", self.data.clone()),
-            ("outcome", Value::str(&self.outcome)),
-            ("previous_hash", Value::str(&self.previous_hash)),
+            ("outcome", Value::Str(self.outcome.clone())),
+            ("previous_hash", Value::Str(self.previous_hash.clone())),
         ])
         .dump()
     }
@@ -130,26 +134,26 @@ impl Entry {
     pub fn to_value(&self) -> Value {
         let more = &self.unprotected;
         Value::dict([
-            ("entry_id", Value::str(&self.entry_id)),
+            ("entry_id", Value::Str(self.entry_id.clone())),
             ("timestamp", Value::str(&self.timestamp)),
             ("issued_at", Value::Null),
             ("completed_at", Value::Null),
-            ("event_type", Value::str(&self.event_type)),
-            ("agent_did", Value::str(&self.agent_did)),
-            ("action", Value::str(&self.action)),
-            ("arguments_hash", or_null(more.arguments_hash.as_deref())),
-            ("resource", or_null(self.resource.as_deref())),
+            ("event_type", Value::Str(self.event_type.clone())),
+            ("agent_did", Value::Str(self.agent_did.clone())),
+            ("action", Value::Str(self.action.clone())),
+            ("arguments_hash", or_null(more.arguments_hash.as_ref())),
+            ("resource", or_null(self.resource.as_ref())),
             ("target_did", Value::Null),
             ("approver_did", Value::Null),
             ("data", self.data.clone()),
-            ("outcome", Value::str(&self.outcome)),
-            ("policy_decision", or_null(more.policy_decision.as_deref())),
-            ("matched_rule", or_null(more.matched_rule.as_deref())),
-            ("policy_version", or_null(more.policy_version.as_deref())),
-            ("previous_hash", Value::str(&self.previous_hash)),
+            ("outcome", Value::Str(self.outcome.clone())),
+            ("policy_decision", or_null(more.policy_decision.as_ref())),
+            ("matched_rule", or_null(more.matched_rule.as_ref())),
+            ("policy_version", or_null(more.policy_version.as_ref())),
+            ("previous_hash", Value::Str(self.previous_hash.clone())),
             ("entry_hash", Value::str(&self.entry_hash)),
             ("trace_id", Value::Null),
-            ("session_id", or_null(more.session_id.as_deref())),
+            ("session_id", or_null(more.session_id.as_ref())),
             ("sandbox_id", Value::Null),
             ("environment", Value::Null),
             ("compute_driver", Value::Null),
@@ -157,15 +161,17 @@ impl Entry {
     }
 }
 
-fn or_null(text: Option<&str>) -> Value {
-    text.map_or(Value::Null, Value::str)
+fn or_null(text: Option<&Text>) -> Value {
+    text.map_or(Value::Null, |text| Value::Str(text.clone()))
 }
 
-fn random_id() -> String {
+fn random_id() -> Text {
     let mut bytes = [0; 8];
     // Up to 256 bytes are always given.
     let _ = getrandom(&mut bytes, GetRandomFlags::empty());
     format!("audit_{:016x}", u64::from_be_bytes(bytes))
+        .as_str()
+        .into()
 }
 
 fn point_in_time(field: &'static str, value: &Value) -> Result<String, EntryError> {
@@ -176,10 +182,10 @@ fn point_in_time(field: &'static str, value: &Value) -> Result<String, EntryErro
 }
 
 /// A text that may be missing, but not null.
-fn text(fields: &Fields, field: &'static str) -> Result<Option<String>, EntryError> {
+fn text(fields: &Fields, field: &'static str) -> Result<Option<Text>, EntryError> {
     match fields.get(&field.into()) {
         None => Ok(None),
-        Some(Value::Str(text)) if text.as_str().is_some() => Ok(text.as_str().map(str::to_owned)),
+        Some(Value::Str(text)) => Ok(Some(text.clone())),
         Some(_) => Err(EntryError::Wrong {
             field,
             expected: "a text",
@@ -187,11 +193,11 @@ fn text(fields: &Fields, field: &'static str) -> Result<Option<String>, EntryErr
     }
 }
 
-fn required(fields: &Fields, field: &'static str) -> Result<String, EntryError> {
+fn required(fields: &Fields, field: &'static str) -> Result<Text, EntryError> {
     text(fields, field)?.ok_or(EntryError::Missing(field))
 }
 
-fn optional(fields: &Fields, field: &'static str) -> Result<Option<String>, EntryError> {
+fn optional(fields: &Fields, field: &'static str) -> Result<Option<Text>, EntryError> {
     match fields.get(&field.into()) {
         Some(Value::Null) => Ok(None),
         _ => text(fields, field),

@@ -11,6 +11,7 @@ mod value;
 pub use chain::{Chain, Side};
 pub use entry::{Entry, EntryError};
 pub use receipt::from_receipt;
+pub use text::Text;
 pub use timestamp::of as isoformat_of;
 pub use value::{ParseError, Value};
 

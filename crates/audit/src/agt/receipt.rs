@@ -1,4 +1,5 @@
 use super::entry::{Entry, Unprotected};
+use super::text::Text;
 use super::timestamp;
 use super::value::Value;
 use crate::line::Line;
@@ -10,15 +11,17 @@ pub fn from_receipt(line: &Line<'_>) -> Option<Entry> {
     let Event::Receipt(receipt) = record.event else {
         return None;
     };
-    let decision = receipt.decision.name().to_owned();
+    let decision = Text::from(receipt.decision.name());
     let id = String::from_utf8_lossy(&line.hash.hex()[..16]).into_owned();
     Some(Entry {
-        entry_id: format!("audit_{id}"),
+        entry_id: Text::from(&*format!("audit_{id}")),
         timestamp: timestamp::of(record.at),
         event_type: "sandbox.execute".into(),
-        agent_did: record.agent,
-        action: format!("step:{}", receipt.step),
-        resource: record.execution.map(|id| format!("ticket:{id}")),
+        agent_did: Text::from(&*record.agent),
+        action: Text::from(&*format!("step:{}", receipt.step)),
+        resource: record
+            .execution
+            .map(|id| Text::from(&*format!("ticket:{id}"))),
         data: Value::dict([
             ("intent", Value::str(&receipt.action)),
             ("azure_sandbox_id", Value::str(&record.session)),
@@ -34,17 +37,14 @@ pub fn from_receipt(line: &Line<'_>) -> Option<Entry> {
             ("stderr_excerpt", Value::str(&receipt.stderr.excerpt)),
         ]),
         outcome: decision.clone(),
-        previous_hash: String::new(),
+        previous_hash: Text::default(),
         entry_hash: String::new(),
         unprotected: Unprotected {
             policy_decision: Some(decision),
-            matched_rule: Some(receipt.reason),
-            session_id: Some(record.session),
-            policy_version: receipt.policy,
-            arguments_hash: receipt
-                .code_digest
-                .strip_prefix("sha256:")
-                .map(str::to_owned),
+            matched_rule: Some(Text::from(&*receipt.reason)),
+            session_id: Some(Text::from(&*record.session)),
+            policy_version: receipt.policy.as_deref().map(Text::from),
+            arguments_hash: receipt.code_digest.strip_prefix("sha256:").map(Text::from),
         },
     })
 }

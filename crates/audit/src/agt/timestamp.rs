@@ -16,9 +16,11 @@ pub fn isoformat(value: &Value) -> Option<String> {
             let text = text.as_str()?;
             iso(text).or_else(|| numeric(text))
         }
-        Value::Int(digits) => unix(digits.parse().ok()?, 0),
+        Value::Int(digits) => unix(digits.parse().ok()?, |_| 0),
         // The fraction of a negative number counts forwards, as pydantic has it.
-        Value::Float(number) => unix(whole(*number)?, micro(number.fract().abs())),
+        Value::Float(number) => unix(whole(*number)?, |unit| {
+            (number.fract().abs() * unit as f64).round() as i128
+        }),
         _ => None,
     }
 }
@@ -127,27 +129,30 @@ fn numeric(text: &str) -> Option<String> {
         return None;
     }
     if dots == 0 {
-        return unix(text.parse().ok()?, 0);
+        return unix(text.parse().ok()?, |_| 0);
     }
     let number: f64 = text.parse().ok()?;
-    unix(whole(number)?, micro(number - number.floor()))
+    // Rounded to millionths first, also where it is thousandths that count.
+    let millionths = ((number - number.floor()) * 1e6).round() as i128;
+    unix(whole(number)?, |unit| {
+        let step = 1_000_000 / unit;
+        (millionths + step / 2) / step
+    })
 }
 
 fn whole(number: f64) -> Option<i128> {
     (number.abs() < 1e18).then_some(number.floor() as i128)
 }
 
-fn micro(fraction: f64) -> i128 {
-    (fraction * 1e6).round() as i128
-}
-
-/// A whole number of seconds or milliseconds, and millionths of one.
-fn unix(number: i128, micro: i128) -> Option<String> {
-    if number.abs() > WATERSHED {
-        utc(number.checked_mul(1000)? + micro / 1000)
+/// A whole number of seconds or milliseconds, and a fraction, which is asked for the microseconds
+/// it makes of a unit that has so many.
+fn unix(number: i128, fraction: impl FnOnce(i128) -> i128) -> Option<String> {
+    let unit = if number.abs() > WATERSHED {
+        1000
     } else {
-        utc(number * 1_000_000 + micro)
-    }
+        1_000_000
+    };
+    utc(number.checked_mul(unit)? + fraction(unit))
 }
 
 /// Microseconds since 1970.
@@ -222,6 +227,9 @@ mod tests {
             ("0.9999999", "1970-01-01T00:00:01+00:00"),
             ("-1.25", "1969-12-31T23:59:58.750000+00:00"),
             ("-62135596800000", "0001-01-01T00:00:00+00:00"),
+            ("20000000001.0005", "1970-08-20T11:33:20.001001+00:00"),
+            ("20000000001.9996", "1970-08-20T11:33:20.002000+00:00"),
+            ("-20000000001.2506", "1969-05-14T12:26:39.998749+00:00"),
         ] {
             let found = isoformat(&Value::str(text));
             assert_eq!(found.as_deref(), Some(expected), "{text}");
@@ -243,6 +251,18 @@ mod tests {
             (
                 Value::Float(-3592490421292.5),
                 "1856-02-28T05:59:38.707500+00:00",
+            ),
+            (
+                Value::Float(51310569977.76379),
+                "1971-08-17T20:56:09.977764+00:00",
+            ),
+            (
+                Value::Float(20000000001.0005),
+                "1970-08-20T11:33:20.001000+00:00",
+            ),
+            (
+                Value::Float(-20000000001.2506),
+                "1969-05-14T12:26:39.998251+00:00",
             ),
             (
                 Value::int(-3_592_490_421_292_i64),
