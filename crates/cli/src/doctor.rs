@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use brig_native::{Finding, NativeBackend};
-use brig_sandbox::{Backend, ControlState, Limits, Request, Sandbox, SessionConfig, Strength};
+use brig_native::NativeBackend;
+use brig_sandbox::{
+    Backend, ControlState, Finding, Limits, Request, Sandbox, SessionConfig, Strength,
+};
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
@@ -14,7 +16,11 @@ use crate::{escape, exit, json, table, write_out};
 pub async fn run(args: &DoctorArgs) -> u8 {
     let native = NativeBackend::new();
     let findings = native.report();
-    let checks = [Check::of(Arc::new(native), findings).await];
+    let checks = [
+        Check::of(Arc::new(native), findings).await,
+        #[cfg(feature = "docker")]
+        docker().await,
+    ];
     let usable = checks.iter().any(|check| check.problem.is_none());
     let written = if args.json {
         let backends: Vec<Value> = checks.iter().map(Check::json).collect();
@@ -71,8 +77,10 @@ impl Check {
                 [finding.what.into(), mark.into(), finding.detail.clone()]
             })
             .collect();
-        let _ = write!(text, "\n{}", table::text(["MACHINE", "", ""], &rows));
-        let _ = write!(text, "\n{}", lines(&self.controls));
+        if !rows.is_empty() {
+            let _ = write!(text, "\n{}", table::text(["MACHINE", "", ""], &rows));
+            let _ = write!(text, "\n{}", lines(&self.controls));
+        }
         let mends = self.mends();
         if !mends.is_empty() {
             text.push_str("\nwhat would mend it:\n");
@@ -85,6 +93,8 @@ impl Check {
 
     /// Each step once, with everything it is good for.
     fn mends(&self) -> Vec<String> {
+        let problem = self.problem.as_ref().and_then(Failure::hint);
+        let problem = problem.map(|hint| (self.name, hint)).into_iter();
         let findings = self
             .findings
             .iter()
@@ -94,7 +104,7 @@ impl Check {
             .iter()
             .filter_map(|state| Some((state.control.name(), state.mend.as_deref()?)));
         let mut mends: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (what, mend) in findings.chain(controls) {
+        for (what, mend) in problem.chain(findings).chain(controls) {
             match mends.iter_mut().find(|(known, _)| *known == mend) {
                 Some((_, whats)) => whats.push(what),
                 None => mends.push((mend, vec![what])),
@@ -104,6 +114,22 @@ impl Check {
             .into_iter()
             .map(|(mend, whats)| format!("{}: {mend}", whats.join(", ")))
             .collect()
+    }
+}
+
+#[cfg(feature = "docker")]
+async fn docker() -> Check {
+    match crate::backend::docker().await {
+        Ok(docker) => {
+            let findings = docker.report();
+            Check::of(Arc::new(docker), findings).await
+        }
+        Err(problem) => Check {
+            name: "docker",
+            problem: Some(problem),
+            findings: Vec::new(),
+            controls: Vec::new(),
+        },
     }
 }
 

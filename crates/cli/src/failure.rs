@@ -65,6 +65,10 @@ impl Failure {
         self.code
     }
 
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     pub fn exit(&self) -> u8 {
         self.exit
     }

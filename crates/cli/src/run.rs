@@ -49,7 +49,7 @@ async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
     if args.work.tty && !config.limits.timeout.asked {
         config.limits.timeout = Limit::default_of(SITTING);
     }
-    let backend = backend::choose(args.config.backend())?;
+    let backend = backend::choose(args.config.backend()).await?;
     let store = user::store()?;
     let user = user::load(&store)?;
     if let Some(policies) = load::under(&args.under)? {

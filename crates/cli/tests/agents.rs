@@ -229,8 +229,8 @@ fn a_bad_file_refuses_the_run_whatever_the_flag_says() {
 
 #[test]
 fn a_backend_that_is_not_there_is_refused() {
-    let brig = brig("backend: docker");
-    run(&brig, &["agent.yaml"]).exits(125).complains("docker");
+    let brig = brig("backend: microvm");
+    run(&brig, &["agent.yaml"]).exits(125).complains("microvm");
     run(&brig, &["--backend", "native", "agent.yaml"])
         .exits(0)
         .prints("inside\n");

@@ -95,7 +95,7 @@ fn brig_s_own_failures_are_125() {
     brig.run(["run", "no-such-file.py"])
         .exits(125)
         .complains("no-such-file.py");
-    brig.run(["run", "--backend", "docker", "-c", "1"])
+    brig.run(["run", "--backend", "microvm", "-c", "1"])
         .exits(125)
         .complains("not part of");
     brig.run(["run", "--backend", "x", "-c", "1"])

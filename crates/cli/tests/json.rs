@@ -105,7 +105,7 @@ fn a_failure_has_the_same_keys() {
             "input.mount",
         ),
         (
-            &["run", "--json", "--backend", "docker", "-c", "1"],
+            &["run", "--json", "--backend", "microvm", "-c", "1"],
             125,
             "backend.unavailable",
         ),

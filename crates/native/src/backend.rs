@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_sandbox::link::{GuestInstance, Stream};
-use brig_sandbox::{Backend, Controls, Error, Instance, Limits, Plan, Result};
+use brig_sandbox::{Backend, Controls, Error, Finding, Instance, Limits, Plan, Result};
 use brig_wire::{Hello, VERSION};
 use tokio::net::UnixStream;
 
 use crate::guard::{NativeGuard, Starting};
-use crate::host::{Finding, Host};
+use crate::host::Host;
 use crate::identity::Identity;
 use crate::limits::Means;
 use crate::{commands, interpreters, limits, network, root, spawn};

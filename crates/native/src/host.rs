@@ -1,8 +1,8 @@
 //! What this machine offers.
 
+use brig_sandbox::Finding;
 use rustix::fs::{MemfdFlags, XattrFlags};
 use rustix::process::geteuid;
-use serde::Serialize;
 
 use crate::cgroup::Cgroups;
 
@@ -15,16 +15,6 @@ pub struct Host {
     pub processors: usize,
     /// Whether overlays work on a tmpfs, which must keep their marks for that (Linux 6.6).
     pub overlay_layers: bool,
-}
-
-/// One thing that was looked at, for `brig doctor`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    pub what: &'static str,
-    pub good: bool,
-    pub detail: String,
-    /// What would mend it.
-    pub mend: Option<String>,
 }
 
 pub const SECCOMP_MEND: &str = "a kernel with CONFIG_SECCOMP_FILTER";

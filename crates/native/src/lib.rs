@@ -17,8 +17,8 @@ mod spawn;
 mod tree;
 
 pub use backend::NativeBackend;
+pub use brig_sandbox::Finding;
 pub use commands::command_root;
-pub use host::Finding;
 
 /// What the README and the guide show is compiled and run.
 #[cfg(doctest)]

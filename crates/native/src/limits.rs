@@ -8,22 +8,6 @@ use rustix::thread::CpuSet;
 use crate::cgroup::{Cgroups, Group};
 use crate::host::Host;
 
-/// The compiled forms of `profiles/workload.json`: by whether folders of the host are mounted, and
-/// whether memory is counted by a control group.
-fn seccomp(host_folders: bool, counted: bool) -> &'static [u64] {
-    macro_rules! compiled {
-        ($name:literal) => {
-            include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"))
-        };
-    }
-    match (host_folders, counted) {
-        (false, true) => compiled!("workload"),
-        (true, true) => compiled!("workload_folders"),
-        (false, false) => compiled!("workload_memory"),
-        (true, false) => compiled!("workload_both"),
-    }
-}
-
 pub const CGROUP_MEND: &str =
     "run Brig in a delegated control group: systemd-run --user --scope -p Delegate=yes brig …";
 
@@ -244,7 +228,7 @@ pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
     let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
     // Only with a waiver does it come to a start without a filter.
     let seccomp = if host.seccomp {
-        seccomp(host_folders, means.cgroup_memory)
+        brig_profile::filter(host_folders, means.cgroup_memory)
     } else {
         &[]
     };

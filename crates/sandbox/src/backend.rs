@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::request::TerminalSize;
 use crate::{
-    Attempts, Controls, ExecRequest, ExecutionId, KillReason, Limits, Outcome, Plan, Result,
+    Attempts, Controls, Error, ExecRequest, ExecutionId, KillReason, Limits, Outcome, Plan, Result,
+    SessionConfig,
 };
 
 /// An isolation technology.
@@ -24,6 +25,23 @@ pub trait Backend: Send + Sync + Debug {
 
     /// What it can hold of these limits, here and now, and how strongly.
     fn controls(&self, limits: &Limits) -> Controls;
+
+    /// The same, where more than the limits decides on it.
+    fn controls_for(&self, config: &SessionConfig) -> Controls {
+        self.controls(&config.limits)
+    }
+
+    /// Refuses what means nothing to this backend, so that nothing is ignored in silence.
+    fn admit(&self, config: &SessionConfig) -> Result<()> {
+        let given = [(&config.image, "an image"), (&config.runtime, "a runtime")];
+        match given.into_iter().find(|(value, _)| value.is_some()) {
+            Some((_, what)) => Err(Error::InvalidConfig {
+                what: "config",
+                problem: format!("the {} backend has no use for {what}", self.name()),
+            }),
+            None => Ok(()),
+        }
+    }
 
     /// Whether an instance starts from a copy of its files, because it can't stack layers. Its plan
     /// then has at most one layer, which holds everything, and so does what it saves.

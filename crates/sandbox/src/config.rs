@@ -123,6 +123,12 @@ pub struct SessionConfig {
     pub read_only_root: bool,
     /// The Python to use in place of the system's: an interpreter or a virtual environment.
     pub python: Option<PathBuf>,
+    /// The image to start from, where the backend has images.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// What runs the image, where the backend has a choice.
+    #[serde(default)]
+    pub runtime: Option<String>,
     /// What may be reached. Nothing, unless somebody says so.
     #[serde(default)]
     pub network: NetworkConfig,
@@ -150,6 +156,8 @@ impl Default for SessionConfig {
             rootfs: None,
             read_only_root: true,
             python: None,
+            image: None,
+            runtime: None,
             network: NetworkConfig::default(),
             needs: BTreeSet::new(),
             waive: BTreeSet::new(),

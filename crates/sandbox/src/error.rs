@@ -50,6 +50,14 @@ pub enum Error {
         backend: &'static str,
         problem: String,
     },
+    /// A service that runs sandboxes said no, or nothing at all.
+    #[error("{step}: {problem}")]
+    Engine {
+        code: &'static str,
+        step: String,
+        problem: String,
+        hint: Option<String>,
+    },
     #[error("the sandbox could not be set up: {step}: {problem}")]
     Setup { step: String, problem: String },
     #[error("the sandbox was lost: {0}")]
@@ -93,6 +101,7 @@ impl Error {
             Error::CannotRun { .. } => "run.cannot-start",
             Error::File { .. } => "file.failed",
             Error::Unavailable { .. } => "backend.unavailable",
+            Error::Engine { code, .. } => code,
             Error::Setup { .. } => "backend.setup",
             Error::InstanceLost(_) => "backend.lost",
             Error::Protocol(_) => "backend.protocol",
@@ -114,6 +123,7 @@ impl Error {
                     format!("{}; or {waive}", mends.join("; "))
                 })
             }
+            Error::Engine { hint, .. } => hint.clone(),
             Error::Record(_) => Some(
                 "make room for it, or let it be written; brig audit verify says what is wrong with \
                  a log, and one that cannot be mended can be moved away"

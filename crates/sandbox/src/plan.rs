@@ -20,6 +20,8 @@ pub struct Plan {
     pub(crate) rootfs: Option<PathBuf>,
     pub(crate) read_only_root: bool,
     pub(crate) python: Option<PathBuf>,
+    pub(crate) image: Option<String>,
+    pub(crate) runtime: Option<String>,
     pub(crate) network: NetworkConfig,
     pub(crate) waived: Vec<Control>,
     pub(crate) enforcement: Vec<ControlState>,
@@ -62,8 +64,9 @@ impl Plan {
     ) -> Result<Self> {
         config.limits.check()?;
         env::check_all(&config.env)?;
+        backend.admit(config)?;
         let places = mounts::check(config, state)?;
-        let enforcement = needs::check(config, backend.controls(&config.limits))?;
+        let enforcement = needs::check(config, backend.controls_for(config))?;
         Ok(Self {
             limits: config.limits.clone(),
             env: config.env.clone(),
@@ -72,6 +75,8 @@ impl Plan {
             rootfs: places.rootfs,
             read_only_root: config.read_only_root,
             python: places.python,
+            image: config.image.clone(),
+            runtime: config.runtime.clone(),
             network: config.network.clone(),
             waived: config.waive.iter().copied().collect(),
             enforcement,
@@ -125,6 +130,14 @@ impl Plan {
 
     pub fn python(&self) -> Option<&PathBuf> {
         self.python.as_ref()
+    }
+
+    pub fn image(&self) -> Option<&str> {
+        self.image.as_deref()
+    }
+
+    pub fn runtime(&self) -> Option<&str> {
+        self.runtime.as_deref()
     }
 
     /// What may be reached.

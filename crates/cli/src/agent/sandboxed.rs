@@ -33,7 +33,7 @@ pub async fn run(
         .backend
         .as_deref()
         .or(run.agent.backend.as_deref());
-    let backend = backend::choose(named.unwrap_or("native"))?;
+    let backend = backend::choose(named.unwrap_or("native")).await?;
     let mut documents = load::documents(&args.policy, args.compat.compat())?;
     documents.extend(run.policy);
     if !documents.is_empty() {

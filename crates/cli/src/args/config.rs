@@ -67,6 +67,13 @@ pub struct ConfigArgs {
     /// Use this folder of the host as /workspace, writable
     #[arg(short, long, value_name = "DIR", help_heading = "Sandbox")]
     pub workspace: Option<PathBuf>,
+    /// The image to start from [default: the first usual Python image that the engine has]
+    #[arg(long, value_name = "NAME", help_heading = "Docker")]
+    pub image: Option<String>,
+    /// What runs the container: runc, crun, gvisor, kata, another that the engine knows, or auto,
+    /// the strongest there is [default: auto]
+    #[arg(long, value_name = "NAME", help_heading = "Docker")]
+    pub runtime: Option<String>,
     /// Use this root file system in place of the host's system folders
     #[arg(long, value_name = "DIR", help_heading = "Sandbox")]
     pub rootfs: Option<PathBuf>,
@@ -113,6 +120,8 @@ impl ConfigArgs {
             (!self.env.is_empty(), "--env"),
             (!self.mount.is_empty(), "--mount"),
             (self.workspace.is_some(), "--workspace"),
+            (self.image.is_some(), "--image"),
+            (self.runtime.is_some(), "--runtime"),
             (self.rootfs.is_some(), "--rootfs"),
             (self.writable_root, "--writable-root"),
             (self.python.is_some(), "--python"),
@@ -153,6 +162,8 @@ impl ConfigArgs {
             rootfs: self.rootfs.as_deref().map(absolute),
             read_only_root: !self.writable_root,
             python: self.python.as_deref().map(absolute),
+            image: self.image.clone(),
+            runtime: self.runtime.clone(),
             needs: BTreeSet::new(),
             waive: self.waive.iter().copied().collect(),
             observe_commands: false,

@@ -9,15 +9,10 @@ use crate::failure::{self, Failure};
 use crate::{json, table, units, write_out};
 
 pub async fn save(args: &CheckpointArgs) -> Result<u8, Failure> {
-    let sandbox = find::sandbox()?;
     if args.list {
-        let info = find::find(&sandbox, &args.session)?;
-        return Ok(show(
-            &sandbox.inspect_session(&info.agent, &info.id)?,
-            args.json,
-        ));
+        return Ok(show(&find::inspect(&args.session).await?, args.json));
     }
-    let session = find::open(&sandbox, &args.session).await?;
+    let session = find::open(&args.session).await?;
     let done = act(&session, args).await;
     session.close().await?;
     let done = done?;
@@ -79,8 +74,7 @@ pub fn lines(checkpoints: &[Checkpoint]) -> String {
 }
 
 pub async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
-    let sandbox = find::sandbox()?;
-    let session = find::open(&sandbox, &args.session).await?;
+    let session = find::open(&args.session).await?;
     let restored = session.restore_state(&args.name).await;
     session.close().await?;
     restored?;
@@ -95,8 +89,7 @@ pub async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
 }
 
 pub async fn fork(args: &ForkArgs) -> Result<u8, Failure> {
-    let sandbox = find::sandbox()?;
-    let session = find::open(&sandbox, &args.session).await?;
+    let session = find::open(&args.session).await?;
     let forked = session.fork(&args.name, args.id.clone()).await;
     session.close().await?;
     let forked = forked?;

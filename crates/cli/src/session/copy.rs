@@ -66,8 +66,7 @@ pub async fn run(args: &CopyArgs) -> Result<u8, Failure> {
             "--json and the file cannot both go to stdout",
         ));
     }
-    let sandbox = find::sandbox()?;
-    let session = find::open(&sandbox, &name).await?;
+    let session = find::open(&name).await?;
     let copied = way.go(&session, args.force).await;
     let closed = session.close().await;
     let (path, bytes) = copied?;

@@ -4,7 +4,7 @@ use crate::policy::load;
 use crate::{backend, json, network, state, user, write_out};
 
 pub async fn run(args: &CreateArgs) -> Result<u8, Failure> {
-    let sandbox = state::sandbox(backend::choose(args.config.backend())?)?;
+    let sandbox = state::sandbox(backend::choose(args.config.backend()).await?)?;
     let store = user::store()?;
     let user = user::load(&store)?;
     let mut config = args.config.session_config();

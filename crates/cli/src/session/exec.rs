@@ -30,8 +30,7 @@ async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
     request.cwd.clone_from(&args.work.cwd);
     request.facts = load::extra(&args.facts)?;
     request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
-    let sandbox = find::sandbox_of_now()?;
-    let session = find::open(&sandbox, &args.session).await?;
+    let session = find::open_now(&args.session).await?;
     let finished = drive(session.start(request), run::attachment(streams, args.json)).await;
     let finished = finished.map_err(|failure| for_the_operator(failure, args));
     close(&session, finished).await

@@ -1,6 +1,6 @@
 //! From what was typed to a session.
 
-use brig_sandbox::{Sandbox, Session, SessionInfo};
+use brig_sandbox::{Sandbox, Session, SessionDetails, SessionInfo};
 
 use crate::args::SessionName;
 use crate::failure::Failure;
@@ -9,15 +9,9 @@ use crate::{backend, state, user};
 /// The code of a failure that some commands forgive.
 pub const UNKNOWN: &str = "session.unknown";
 
-/// Everything that `brig session` knows of.
+/// Everything that `brig session` knows of, whatever it runs in.
 pub fn sandbox() -> Result<Sandbox, Failure> {
-    state::sandbox(backend::choose("native")?)
-}
-
-/// For what runs in sessions: under the user's lists as they are now.
-pub fn sandbox_of_now() -> Result<Sandbox, Failure> {
-    let user = user::load(&user::store()?)?;
-    state::sandbox_under(backend::choose("native")?, &user)
+    state::sandbox(backend::native())
 }
 
 /// The one session of that name, and what is known of it without opening it.
@@ -46,9 +40,24 @@ pub fn find(sandbox: &Sandbox, name: &SessionName) -> Result<SessionInfo, Failur
     }
 }
 
-pub async fn open(sandbox: &Sandbox, name: &SessionName) -> Result<Session, Failure> {
-    let info = find(sandbox, name)?;
+pub async fn open(name: &SessionName) -> Result<Session, Failure> {
+    let info = find(&sandbox()?, name)?;
+    let sandbox = state::sandbox(backend::choose(&info.backend).await?)?;
     Ok(sandbox.open_session(&info.agent, &info.id).await?)
+}
+
+/// For what runs in sessions: under the user's lists as they are now.
+pub async fn open_now(name: &SessionName) -> Result<Session, Failure> {
+    let info = find(&sandbox()?, name)?;
+    let user = user::load(&user::store()?)?;
+    let sandbox = state::sandbox_under(backend::choose(&info.backend).await?, &user)?;
+    Ok(sandbox.open_session(&info.agent, &info.id).await?)
+}
+
+pub async fn inspect(name: &SessionName) -> Result<SessionDetails, Failure> {
+    let info = find(&sandbox()?, name)?;
+    let sandbox = state::sandbox(backend::choose(&info.backend).await?)?;
+    Ok(sandbox.inspect_session(&info.agent, &info.id)?)
 }
 
 fn unknown(name: &SessionName) -> Failure {

@@ -8,10 +8,8 @@ use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::{doctor, escape, json, units, write_out};
 
-pub fn run(args: &InspectArgs) -> Result<u8, Failure> {
-    let sandbox = find::sandbox()?;
-    let info = find::find(&sandbox, &args.session)?;
-    let details = sandbox.inspect_session(&info.agent, &info.id)?;
+pub async fn run(args: &InspectArgs) -> Result<u8, Failure> {
+    let details = find::inspect(&args.session).await?;
     if args.json {
         let mut object = list::object(&details.info);
         object["config"] = json!(details.config);
@@ -72,6 +70,9 @@ fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
         ("python", &config.python),
     ] {
         lines.extend(path.iter().map(|path| (name, path.display().to_string())));
+    }
+    for (name, value) in [("image", &config.image), ("runtime", &config.runtime)] {
+        lines.extend(value.iter().map(|value| (name, value.clone())));
     }
     for mount in &config.mounts {
         let (source, target) = (mount.source.display(), mount.target.display());

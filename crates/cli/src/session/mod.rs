@@ -17,7 +17,7 @@ pub async fn run(command: &SessionCommand) -> u8 {
         SessionCommand::Exec(args) => return exec::run(args).await,
         SessionCommand::Create(args) => (create::run(args).await, args.json),
         SessionCommand::Ls(args) => (list::run(args), args.json),
-        SessionCommand::Inspect(args) => (inspect::run(args), args.json),
+        SessionCommand::Inspect(args) => (inspect::run(args).await, args.json),
         SessionCommand::Cp(args) => (copy::run(args).await, args.json),
         SessionCommand::Checkpoint(args) => (checkpoint::save(args).await, args.json),
         SessionCommand::Restore(args) => (checkpoint::restore(args).await, args.json),

@@ -55,7 +55,7 @@ impl Sandbox {
         if info.status == SessionStatus::Destroyed {
             return Err(missing());
         }
-        let enforcement = self.shared.backend.controls(&config.limits).0;
+        let enforcement = self.shared.backend.controls_for(&config).0;
         Ok(SessionDetails {
             info,
             config,

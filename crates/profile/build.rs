@@ -1,4 +1,5 @@
-//! Compiles the seccomp profile, so that a start costs nothing for it.
+//! Compiles the seccomp profile, so that a start costs nothing for it, and translates it for
+//! container engines.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,6 +7,7 @@ use std::{env, fs};
 
 use brig_linux::seccomp::{self, Action, Arch, Rule, Test};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,6 +69,58 @@ fn main() {
         let rules: Vec<Rule> = stricter.chain(all(&profile.rules)).collect();
         write(&format!("{name}.rs"), &rules);
     }
+    let engine = serde_json::to_string(&engine(arch, &profile.rules)).expect("it is JSON");
+    fs::write(out.join("engine.json"), engine).expect("OUT_DIR is writable");
+}
+
+/// In the words of container engines. Their rules have no order and a call with an allowance of
+/// its own can't be refused for some arguments, so only what is allowed is said; `sync` is, because
+/// programs that write to folders of the host need it.
+fn engine(arch: Arch, rules: &[ProfileRule]) -> Value {
+    let allowed = || rules.iter().filter(|rule| rule.action == "allow");
+    let known = |rule: &ProfileRule| -> Vec<String> {
+        let calls = rule.calls.iter();
+        calls
+            .filter(|name| call(arch, name).is_some())
+            .cloned()
+            .collect()
+    };
+    let mut always: Vec<String> = allowed()
+        .filter(|rule| rule.tests.is_empty())
+        .flat_map(&known)
+        .collect();
+    always.push("sync".into());
+    let mut syscalls = vec![json!({"names": always, "action": "SCMP_ACT_ALLOW"})];
+    for rule in allowed().filter(|rule| !rule.tests.is_empty()) {
+        let names: Vec<String> = known(rule)
+            .into_iter()
+            .filter(|name| !always.contains(name))
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        let args: Vec<Value> = rule
+            .tests
+            .iter()
+            .map(|test| {
+                json!({
+                    "index": test.argument,
+                    "op": "SCMP_CMP_MASKED_EQ",
+                    "value": number(&test.mask),
+                    "valueTwo": number(&test.value),
+                })
+            })
+            .collect();
+        syscalls.push(json!({"names": names, "action": "SCMP_ACT_ALLOW", "args": args}));
+    }
+    for rule in rules.iter().filter(|rule| rule.action == "ENOSYS") {
+        syscalls.push(json!({"names": known(rule), "action": "SCMP_ACT_ERRNO", "errnoRet": 38}));
+    }
+    let name = match arch {
+        Arch::X86_64 => "SCMP_ARCH_X86_64",
+        Arch::Aarch64 => "SCMP_ARCH_AARCH64",
+    };
+    json!({"defaultAction": "SCMP_ACT_ERRNO", "architectures": [name], "syscalls": syscalls})
 }
 
 fn compile(arch: Arch, rule: &ProfileRule) -> Vec<Rule> {

@@ -1,0 +1,78 @@
+//! Just enough of the tar format to put a few files into an image.
+
+const BLOCK: usize = 512;
+
+#[derive(Debug, Default)]
+pub struct Archive {
+    bytes: Vec<u8>,
+}
+
+impl Archive {
+    pub fn folder(&mut self, path: &str, mode: u32) {
+        self.header(&format!("{path}/"), b'5', mode, 0);
+    }
+
+    pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
+        self.header(path, b'0', mode, content.len());
+        self.bytes.extend_from_slice(content);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(BLOCK), 0);
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
+        self.bytes
+    }
+
+    /// Owned by root, at the beginning of time: the same files are the same bytes.
+    fn header(&mut self, path: &str, kind: u8, mode: u32, size: usize) {
+        let mut block = [0; BLOCK];
+        let mut put =
+            |at: usize, text: &str| block[at..at + text.len()].copy_from_slice(text.as_bytes());
+        put(0, path);
+        put(100, &format!("{mode:07o}"));
+        put(108, "0000000");
+        put(116, "0000000");
+        put(124, &format!("{size:011o}"));
+        put(136, "00000000000");
+        put(148, "        ");
+        put(257, "ustar");
+        put(263, "00");
+        block[156] = kind;
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.bytes.extend_from_slice(&block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tar_reads_it() {
+        let mut archive = Archive::default();
+        archive.folder(".brig", 0o555);
+        archive.file(".brig/guest", 0o555, b"program");
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("a.tar");
+        std::fs::write(&file, archive.finish()).expect("write");
+        let said = std::process::Command::new("tar")
+            .arg("-tvf")
+            .arg(&file)
+            .output()
+            .expect("tar");
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(
+            said.status.success(),
+            "{}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        let modes: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert_eq!(modes, ["dr-xr-xr-x", "-r-xr-xr-x"]);
+        assert!(text.contains(" 7 1970-01-01"), "{text}");
+    }
+}

@@ -1,0 +1,175 @@
+//! What a container is made of. Everything here is on by default, and nothing turns it off.
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+};
+use brig_sandbox::{Plan, Result};
+
+use crate::derived::GUEST;
+use crate::engine::Facts;
+use crate::image::Image;
+use crate::limits::OWN_PROCESSES;
+use crate::mounts::{self, WORKSPACE};
+use crate::runtime::{Kind, Runtime};
+
+/// Nobody, inside and out.
+pub const USER: u32 = 65534;
+
+/// What a container is made from.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    pub plan: &'a Plan,
+    pub facts: &'a Facts,
+    pub runtime: &'a Runtime,
+    pub image: &'a Image,
+    /// The image with the guest in it.
+    pub derived: &'a str,
+    pub labels: HashMap<String, String>,
+    pub local: bool,
+}
+
+pub fn body(parts: Parts<'_>) -> Result<ContainerCreateBody> {
+    let host_config = host_config(&parts)?;
+    Ok(ContainerCreateBody {
+        image: Some(parts.derived.to_owned()),
+        entrypoint: Some(vec![GUEST.into()]),
+        cmd: Some(vec!["stdio".into()]),
+        user: Some(format!("{USER}:{USER}")),
+        working_dir: Some("/".into()),
+        hostname: Some("brig".into()),
+        labels: Some(parts.labels),
+        open_stdin: Some(true),
+        // When its owner is gone its input ends, and with it the guest.
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        tty: Some(false),
+        // Not what the image says: the engine would run that inside.
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".into()]),
+            ..HealthConfig::default()
+        }),
+        host_config: Some(host_config),
+        ..ContainerCreateBody::default()
+    })
+}
+
+fn host_config(parts: &Parts<'_>) -> Result<HostConfig> {
+    let limits = parts.plan.limits();
+    let memory = integer(limits.memory_bytes.value);
+    let counted = |value: i64| (!parts.runtime.without_cgroups).then_some(value);
+    let processes = limits.processes.value.saturating_add(OWN_PROCESSES);
+    let cpus = (limits.cpus.value * 1e9) as i64;
+    Ok(HostConfig {
+        network_mode: Some("none".into()),
+        cap_drop: Some(vec!["ALL".into()]),
+        security_opt: Some(security(parts.facts)),
+        privileged: Some(false),
+        readonly_rootfs: Some(parts.plan.read_only_root()),
+        pids_limit: counted(i64::from(processes)).filter(|_| parts.facts.pids),
+        memory: counted(memory).filter(|_| parts.facts.memory),
+        memory_swap: counted(memory).filter(|_| parts.facts.memory && parts.facts.swap),
+        nano_cpus: counted(cpus).filter(|_| parts.facts.cpu),
+        ulimits: Some(ulimits(parts.plan)),
+        // The first to go when the machine runs out of memory.
+        oom_score_adj: Some(1000),
+        init: Some(false),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".into()),
+            ..HostConfigLogConfig::default()
+        }),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            ..RestartPolicy::default()
+        }),
+        auto_remove: Some(false),
+        ipc_mode: Some("private".into()),
+        cgroupns_mode: (parts.runtime.kind != Kind::Gvisor)
+            .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
+        // Doors on the ports of the web, opened by a user without rights.
+        sysctls: (parts.runtime.kind != Kind::Gvisor)
+            .then(|| HashMap::from([("net.ipv4.ip_unprivileged_port_start".into(), "0".into())])),
+        dns: Some(vec!["127.0.0.1".into()]),
+        dns_search: Some(vec![".".into()]),
+        extra_hosts: Some(Vec::new()),
+        binds: Some(mounts::binds(parts.plan, parts.local)?),
+        tmpfs: Some(tmpfs(parts.plan, parts.image)),
+        shm_size: Some(integer(limits.disk_bytes.value / 16)),
+        runtime: Some(parts.runtime.name.clone()),
+        ..HostConfig::default()
+    })
+}
+
+fn security(facts: &Facts) -> Vec<String> {
+    let mut options = vec!["no-new-privileges".to_owned()];
+    if facts.has("seccomp") {
+        options.push(format!("seccomp={}", brig_profile::ENGINE));
+    }
+    if facts.has("apparmor") {
+        options.push("apparmor=docker-default".into());
+    }
+    options
+}
+
+fn ulimits(plan: &Plan) -> Vec<ResourcesUlimits> {
+    // No limit of processes: it would count those of all containers, which have one user.
+    [
+        // Not 0: that would still feed a crash to a helper of the host's where one is set up.
+        ("core", 1),
+        ("nofile", 4096),
+        ("fsize", plan.limits().disk_bytes.value),
+        ("msgqueue", 819_200),
+        ("memlock", 8 * 1024 * 1024),
+        ("nice", 0),
+        ("rtprio", 0),
+    ]
+    .map(|(name, value)| ResourcesUlimits {
+        name: Some(name.into()),
+        soft: Some(integer(value)),
+        hard: Some(integer(value)),
+    })
+    .into()
+}
+
+/// All places that can be written, which together hold no more than the plan allows.
+fn tmpfs(plan: &Plan, image: &Image) -> HashMap<String, String> {
+    let disk = plan.limits().disk_bytes.value;
+    let options = |size: u64, mode: u32, more: &str| {
+        // A name takes a kibibyte or so of the kernel's memory, beside what is in it.
+        let inodes = (size / 4096).max(256);
+        format!(
+            "rw,nosuid,nodev,{more}size={size},nr_inodes={inodes},uid={USER},gid={USER},mode={mode:o}"
+        )
+    };
+    let mut places = HashMap::from([
+        ("/tmp".to_owned(), options(disk / 8 * 2, 0o1777, "exec,")),
+        ("/run/brig".to_owned(), options(disk / 16, 0o700, "noexec,")),
+    ]);
+    if plan.workspace().is_none() {
+        places.insert(WORKSPACE.into(), options(disk / 8 * 5, 0o755, "exec,"));
+    }
+    // What an image declares as a volume would be an unlimited folder of the engine's.
+    for volume in &image.volumes {
+        let taken = places.contains_key(volume)
+            || volume == WORKSPACE
+            || plan
+                .mounts()
+                .iter()
+                .any(|mount| mount.target == std::path::Path::new(volume));
+        if !taken {
+            places.insert(volume.clone(), "ro,nosuid,nodev,noexec,size=4096".into());
+        }
+    }
+    places
+}
+
+fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

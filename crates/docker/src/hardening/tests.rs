@@ -1,0 +1,275 @@
+use brig_sandbox::config::{MIB, MountSpec};
+use brig_sandbox::{Backend, Limit, SessionConfig};
+
+use super::*;
+use crate::backend::DockerBackend;
+use crate::engine::Registered;
+
+fn facts() -> Facts {
+    let runtime = |name: &str, args: &[&str]| Registered {
+        name: name.into(),
+        path: name.into(),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+    };
+    Facts {
+        runtimes: vec![
+            runtime("runc", &[]),
+            runtime("runsc", &["--ignore-cgroups"]),
+        ],
+        default_runtime: "runc".into(),
+        security: vec!["name=seccomp,profile=default".into()],
+        cgroup: "1".into(),
+        memory: true,
+        swap: true,
+        cpu: true,
+        pids: true,
+        ..Facts::default()
+    }
+}
+
+fn made(config: &SessionConfig, facts: &Facts, image: &Image) -> ContainerCreateBody {
+    let backend = DockerBackend::of_facts(facts.clone());
+    let mut config = config.clone();
+    if config.runtime.is_none() {
+        config.runtime = Some("runc".into());
+    }
+    config.waive.extend(
+        backend
+            .controls_for(&config)
+            .0
+            .iter()
+            .map(|state| state.control),
+    );
+    let plan = Plan::make(&config, &backend, Vec::new()).expect("a plan");
+    let runtime = Runtime::choose(facts, plan.runtime()).expect("a runtime");
+    body(Parts {
+        plan: &plan,
+        facts,
+        runtime: &runtime,
+        image,
+        derived: "brig-derived:x",
+        labels: HashMap::from([("brig.owner".into(), "1.1".into())]),
+        local: true,
+    })
+    .expect("a body")
+}
+
+fn usual() -> (ContainerCreateBody, HostConfig) {
+    let body = made(&SessionConfig::default(), &facts(), &Image::default());
+    let host = body.host_config.clone().expect("a host config");
+    (body, host)
+}
+
+#[test]
+fn the_guest_runs_as_nobody_and_is_spoken_to_over_its_streams() {
+    let (body, host) = usual();
+    assert_eq!(body.image.as_deref(), Some("brig-derived:x"));
+    assert_eq!(body.entrypoint, Some(vec!["/.brig/guest".into()]));
+    assert_eq!(body.cmd, Some(vec!["stdio".into()]));
+    assert_eq!(body.user.as_deref(), Some("65534:65534"));
+    assert_eq!(body.working_dir.as_deref(), Some("/"));
+    assert_eq!(body.tty, Some(false));
+    for open in [
+        body.open_stdin,
+        body.stdin_once,
+        body.attach_stdin,
+        body.attach_stdout,
+    ] {
+        assert_eq!(open, Some(true));
+    }
+    assert_eq!(
+        body.healthcheck.and_then(|check| check.test),
+        Some(vec!["NONE".into()])
+    );
+    assert_eq!(body.labels.map(|labels| labels.len()), Some(1));
+    assert_eq!(host.init, Some(false));
+    assert_eq!(host.auto_remove, Some(false));
+    assert_eq!(
+        host.restart_policy.and_then(|policy| policy.name),
+        Some(RestartPolicyNameEnum::NO)
+    );
+    assert_eq!(
+        host.log_config.and_then(|log| log.typ).as_deref(),
+        Some("none")
+    );
+}
+
+#[test]
+fn it_has_no_rights_and_no_network() {
+    let (_, host) = usual();
+    assert_eq!(host.cap_drop, Some(vec!["ALL".into()]));
+    assert_eq!(host.cap_add, None);
+    assert_eq!(host.privileged, Some(false));
+    assert_eq!(host.network_mode.as_deref(), Some("none"));
+    assert_eq!(host.readonly_rootfs, Some(true));
+    assert_eq!(host.ipc_mode.as_deref(), Some("private"));
+    assert_eq!(
+        host.cgroupns_mode,
+        Some(HostConfigCgroupnsModeEnum::PRIVATE)
+    );
+    assert_eq!(
+        host.extra_hosts,
+        Some(Vec::new()),
+        "no way to the host by name"
+    );
+    assert_eq!(host.dns, Some(vec!["127.0.0.1".into()]));
+    assert_eq!(host.binds, Some(Vec::new()));
+    for shared in [
+        host.pid_mode,
+        host.uts_mode,
+        host.userns_mode,
+        host.cgroup_parent,
+    ] {
+        assert_eq!(shared, None);
+    }
+    assert!(host.devices.is_none() && host.device_requests.is_none() && host.group_add.is_none());
+    assert!(host.port_bindings.is_none() && host.volumes_from.is_none() && host.links.is_none());
+}
+
+#[test]
+fn the_profile_of_system_calls_is_text_and_never_a_word() {
+    let (_, host) = usual();
+    let options = host.security_opt.expect("options");
+    assert_eq!(options[0], "no-new-privileges");
+    let profile = options[1].strip_prefix("seccomp=").expect("seccomp");
+    let profile: serde_json::Value = serde_json::from_str(profile).expect("JSON");
+    assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    assert_eq!(options.len(), 2, "no AppArmor where the engine has none");
+    let with = Facts {
+        security: vec!["name=apparmor".into()],
+        ..facts()
+    };
+    let body = made(&SessionConfig::default(), &with, &Image::default());
+    let options = body.host_config.and_then(|host| host.security_opt);
+    assert_eq!(
+        options,
+        Some(vec![
+            "no-new-privileges".into(),
+            "apparmor=docker-default".into()
+        ])
+    );
+}
+
+#[test]
+fn limits_reach_the_engine() {
+    let mut config = SessionConfig::default();
+    config.limits.memory_bytes = Limit::asked(64 * MIB);
+    config.limits.processes = Limit::asked(10);
+    config.limits.cpus = Limit::asked(0.5);
+    config.limits.disk_bytes = Limit::asked(32 * MIB);
+    let body = made(&config, &facts(), &Image::default());
+    let host = body.host_config.expect("a host config");
+    assert_eq!(host.memory, Some(64 * 1024 * 1024));
+    assert_eq!(host.memory_swap, host.memory, "no swap on top");
+    assert_eq!(
+        host.pids_limit,
+        Some(12),
+        "the guest and its keeper beside the program's"
+    );
+    assert_eq!(host.nano_cpus, Some(500_000_000));
+    let of = |name: &str| {
+        let ulimits = host.ulimits.as_ref().expect("ulimits");
+        let found = ulimits
+            .iter()
+            .find(|limit| limit.name.as_deref() == Some(name));
+        found.map(|limit| (limit.soft, limit.hard))
+    };
+    assert_eq!(of("core"), Some((Some(1), Some(1))));
+    assert_eq!(of("nofile"), Some((Some(4096), Some(4096))));
+    assert_eq!(of("fsize"), Some((Some(32 << 20), Some(32 << 20))));
+    assert_eq!(of("nproc"), None, "it would count the processes of others");
+}
+
+#[test]
+fn what_can_be_written_is_no_more_than_the_disk_in_all() {
+    let mut config = SessionConfig::default();
+    config.limits.disk_bytes = Limit::asked(64 * MIB);
+    let body = made(&config, &facts(), &Image::default());
+    let host = body.host_config.expect("a host config");
+    let places = host.tmpfs.expect("tmpfs");
+    let mut sum = host.shm_size.expect("shm") as u64;
+    for (place, options) in &places {
+        for option in ["nosuid", "nodev", "uid=65534", "gid=65534"] {
+            assert!(
+                options.split(',').any(|given| given == option),
+                "{place}: {options}"
+            );
+        }
+        let size = options
+            .split(',')
+            .find_map(|option| option.strip_prefix("size="));
+        sum += size.expect("a size").parse::<u64>().expect("a number");
+    }
+    assert_eq!(sum, 64 * MIB);
+    let mut names: Vec<&str> = places.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["/run/brig", "/tmp", "/workspace"]);
+    assert!(places["/run/brig"].contains("noexec"));
+}
+
+#[test]
+fn volumes_of_an_image_are_covered() {
+    let image = Image {
+        volumes: vec!["/var/lib/data".into(), "/tmp".into()],
+        ..Image::default()
+    };
+    let body = made(&SessionConfig::default(), &facts(), &image);
+    let places = body.host_config.and_then(|host| host.tmpfs).expect("tmpfs");
+    assert!(places["/var/lib/data"].starts_with("ro,"));
+    assert!(places["/tmp"].starts_with("rw,"), "ours comes first");
+}
+
+#[test]
+fn a_runtime_without_control_groups_is_not_asked_for_them() {
+    let config = SessionConfig {
+        runtime: Some("gvisor".into()),
+        ..SessionConfig::default()
+    };
+    let body = made(&config, &facts(), &Image::default());
+    let host = body.host_config.expect("a host config");
+    assert_eq!(host.runtime.as_deref(), Some("runsc"));
+    assert_eq!(
+        (
+            host.memory,
+            host.memory_swap,
+            host.nano_cpus,
+            host.pids_limit
+        ),
+        (None, None, None, None)
+    );
+}
+
+#[test]
+fn folders_of_the_host_are_bound_as_asked_or_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let source = folder.path().canonicalize().expect("path");
+    let config = |writable| SessionConfig {
+        mounts: vec![MountSpec {
+            source: source.clone(),
+            target: "/data".into(),
+            writable,
+        }],
+        ..SessionConfig::default()
+    };
+    let body = made(&config(false), &facts(), &Image::default());
+    let binds = body.host_config.and_then(|host| host.binds).expect("binds");
+    assert_eq!(binds, [format!("{}:/data:ro,rprivate", source.display())]);
+
+    let backend = DockerBackend::of_facts(facts());
+    let plan = |writable| {
+        let config = SessionConfig {
+            runtime: Some("runc".into()),
+            ..config(writable)
+        };
+        Plan::make(&config, &backend, Vec::new()).expect("a plan")
+    };
+    let error = mounts::binds(&plan(true), true).expect_err("nobody may write there");
+    assert!(error.to_string().contains("chmod o+w"), "{error}");
+    assert!(
+        mounts::binds(&plan(false), false).is_err(),
+        "another machine has other files"
+    );
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    assert!(mounts::binds(&plan(true), true).is_ok());
+}

@@ -1,0 +1,24 @@
+//! The Docker backend: the guest is the first process of a hardened container, and is spoken to
+//! over the container's standard streams.
+
+mod address;
+mod archive;
+mod backend;
+mod derived;
+mod doctor;
+mod engine;
+mod guard;
+mod hardening;
+mod image;
+mod leftovers;
+mod limits;
+mod mounts;
+mod owner;
+mod runtime;
+mod stream;
+mod sweep;
+
+pub use address::{Address, Environment};
+pub use backend::{DockerBackend, Options, Progress};
+pub use image::USUAL as USUAL_IMAGES;
+pub use owner::LABEL as OWNER_LABEL;

@@ -1,0 +1,149 @@
+//! What each runtime holds of a plan, and by what.
+
+use brig_sandbox::{Control, ControlState, Controls, Plan, SessionConfig, Strength};
+use brig_wire::Confine;
+
+use crate::engine::Facts;
+use crate::runtime::{Kind, Runtime};
+
+/// The guest and one keeper are not the program's.
+pub const OWN_PROCESSES: u32 = 2;
+
+const WATCHED: &str = "the guest, which looks at its processes";
+const GVISOR_CGROUPS: &str =
+    "leave --ignore-cgroups out of the runtime's arguments, or use --runtime runc";
+const NATIVE: &str = "use the native backend";
+
+/// How one control stands.
+fn state(control: Control, strength: Strength, by: &str, mend: Option<&str>) -> ControlState {
+    ControlState {
+        control,
+        strength,
+        by: by.into(),
+        mend: mend.map(str::to_owned),
+    }
+}
+
+pub fn controls(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> Controls {
+    let enforced = |control, by: &str| state(control, Strength::Enforced, by, None);
+    let mut states = vec![
+        cgroup(facts, runtime, Control::Cpu, facts.cpu),
+        cgroup(facts, runtime, Control::Memory, facts.memory),
+        cgroup(facts, runtime, Control::Processes, facts.pids),
+        disk(config),
+        enforced(Control::WallTime, "timer outside, end of the process tree"),
+        enforced(Control::OutputSize, "counted outside"),
+        enforced(Control::NetworkOff, "a network namespace without a way out"),
+        enforced(Control::ReadOnlyRoot, "a read-only root of the container"),
+        enforced(Control::Mounts, "the engine, checked by the guest"),
+        enforced(Control::Filesystem, "a root of its own"),
+        syscalls(facts, runtime),
+    ];
+    for control in [
+        Control::NetworkHosts,
+        Control::CommandDeny,
+        Control::CommandAllow,
+        Control::CommandArguments,
+        Control::CommandRecord,
+        Control::Checkpoint,
+    ] {
+        states.push(state(
+            control,
+            Strength::Absent,
+            "not part of this backend yet",
+            Some(NATIVE),
+        ));
+    }
+    Controls(states)
+}
+
+/// What the engine puts into a control group, where the runtime has one.
+fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> ControlState {
+    if runtime.without_cgroups {
+        return match control {
+            Control::Cpu => state(
+                control,
+                Strength::Absent,
+                "the runtime was told to leave control groups alone",
+                Some(GVISOR_CGROUPS),
+            ),
+            _ => state(control, Strength::Observed, WATCHED, Some(GVISOR_CGROUPS)),
+        };
+    }
+    if !offered {
+        let by = "the engine has no control group for it";
+        return state(
+            control,
+            Strength::Absent,
+            by,
+            Some("boot the engine's machine with that controller"),
+        );
+    }
+    let by = match runtime.kind {
+        Kind::Kata => "a virtual machine".into(),
+        Kind::Gvisor | Kind::Plain => format!("cgroup v{} of the engine", facts.cgroup),
+    };
+    state(control, Strength::Enforced, &by, None)
+}
+
+fn disk(config: &SessionConfig) -> ControlState {
+    if config.read_only_root {
+        state(Control::Disk, Strength::Enforced, "size-capped tmpfs", None)
+    } else {
+        let by = "nothing limits the writable root of a container";
+        state(
+            Control::Disk,
+            Strength::Absent,
+            by,
+            Some("keep the root read-only"),
+        )
+    }
+}
+
+fn syscalls(facts: &Facts, runtime: &Runtime) -> ControlState {
+    let control = Control::Syscalls;
+    match runtime.kind {
+        Kind::Gvisor => state(control, Strength::Enforced, "gVisor's own kernel", None),
+        Kind::Kata => state(control, Strength::Enforced, "a kernel of its own", None),
+        Kind::Plain if facts.has("seccomp") => state(control, Strength::Enforced, "seccomp", None),
+        Kind::Plain => state(
+            control,
+            Strength::Absent,
+            "the engine has no seccomp",
+            Some("an engine with seccomp"),
+        ),
+    }
+}
+
+/// What the guest holds every program by, beside the container.
+pub fn confine(runtime: &Runtime, local: bool, plan: &Plan) -> Confine {
+    let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
+    // gVisor has a kernel of its own, which takes neither.
+    let plain = runtime.kind == Kind::Plain;
+    Confine {
+        seccomp: if runtime.kind == Kind::Gvisor {
+            Vec::new()
+        } else {
+            brig_profile::filter(host_folders, true).to_vec()
+        },
+        // Only of the kernel that runs this is it known.
+        landlock: if plain && local {
+            brig_linux::landlock::abi()
+        } else {
+            0
+        },
+        writable: writable(plan),
+        ..Confine::default()
+    }
+}
+
+fn writable(plan: &Plan) -> Vec<String> {
+    let fixed = ["/workspace", "/tmp", "/dev", "/proc"].map(str::to_owned);
+    let mounts = plan.mounts().iter().filter(|mount| mount.writable);
+    let mut paths: Vec<String> = fixed.into();
+    paths.extend(mounts.map(|mount| mount.target.to_string_lossy().into_owned()));
+    if !plan.read_only_root() {
+        paths.push("/".into());
+    }
+    paths
+}

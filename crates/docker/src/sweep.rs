@@ -1,0 +1,102 @@
+//! Removing what dead owners left in the engine.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bollard::models::ContainerSummaryStateEnum as State;
+use bollard::query_parameters::{
+    ListContainersOptions, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
+};
+use brig_sandbox::Result;
+
+use crate::derived;
+use crate::engine::Engine;
+use crate::owner::{Fate, LABEL, Owner};
+
+/// Images of other builds of Brig stay for a while: those may be in use side by side.
+const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+pub async fn containers(engine: &Engine) -> Result<usize> {
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(HashMap::from([(
+            "label".to_owned(),
+            vec![LABEL.to_owned()],
+        )])),
+        ..ListContainersOptions::default()
+    };
+    let all = engine
+        .ask(
+            "list containers",
+            engine.docker.list_containers(Some(options)),
+        )
+        .await?;
+    let own = Owner::of_process();
+    let mut removed = 0;
+    for container in all {
+        let owner = container.labels.as_ref().and_then(Owner::from_labels);
+        let (Some(id), Some(owner)) = (container.id, owner) else {
+            continue;
+        };
+        let ended = matches!(container.state, Some(State::EXITED | State::DEAD));
+        if is_orphan(owner.fate(&own), engine.is_local(), ended) && engine.remove(&id).await? {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Machines that were copied have the same id. They share no engine on this machine, but may share
+/// one elsewhere: there only a container that has ended is beyond doubt.
+fn is_orphan(fate: Fate, local: bool, ended: bool) -> bool {
+    match fate {
+        Fate::Dead => true,
+        Fate::EarlierBoot => local || ended,
+        Fate::Alive | Fate::Unknown => false,
+    }
+}
+
+/// Derived images that no build of Brig here asks for any more. One in use is left alone.
+pub async fn images(engine: &Engine) -> Result<()> {
+    let filters = HashMap::from([("label", vec![derived::LABEL])]);
+    let options = ListImagesOptionsBuilder::new().filters(&filters).build();
+    let all = engine
+        .ask("list images", engine.docker.list_images(Some(options)))
+        .await?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    for image in all {
+        let age = now.saturating_sub(u64::try_from(image.created).unwrap_or_default());
+        let current =
+            image.labels.get(derived::LABEL).map(String::as_str) == Some(derived::digest());
+        let untagged = image.repo_tags.iter().all(|tag| tag.starts_with("<none>"));
+        if untagged || (!current && age > KEEP.as_secs()) {
+            let options = RemoveImageOptionsBuilder::new().build();
+            // The engine refuses while it is in use.
+            let _ = engine
+                .ask(
+                    "remove an image",
+                    engine.docker.remove_image(&image.id, Some(options), None),
+                )
+                .await;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_living_or_unknown_owner_is_removed() {
+        for (local, ended) in [(true, true), (true, false), (false, true), (false, false)] {
+            assert!(!is_orphan(Fate::Alive, local, ended));
+            assert!(!is_orphan(Fate::Unknown, local, ended));
+            assert!(is_orphan(Fate::Dead, local, ended));
+            assert_eq!(is_orphan(Fate::EarlierBoot, local, ended), local || ended);
+        }
+    }
+}
