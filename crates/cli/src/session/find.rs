@@ -1,6 +1,8 @@
 //! From what was typed to a session.
 
-use brig_sandbox::{Sandbox, Session, SessionDetails, SessionInfo};
+use std::sync::Arc;
+
+use brig_sandbox::{Backend, Sandbox, Session, SessionDetails, SessionInfo};
 
 use crate::args::SessionName;
 use crate::failure::Failure;
@@ -42,7 +44,7 @@ pub fn find(sandbox: &Sandbox, name: &SessionName) -> Result<SessionInfo, Failur
 
 pub async fn open(name: &SessionName) -> Result<Session, Failure> {
     let info = find(&sandbox()?, name)?;
-    let sandbox = state::sandbox(backend::choose(&info.backend).await?)?;
+    let sandbox = state::sandbox(backend_of(&info).await?)?;
     Ok(sandbox.open_session(&info.agent, &info.id).await?)
 }
 
@@ -50,14 +52,22 @@ pub async fn open(name: &SessionName) -> Result<Session, Failure> {
 pub async fn open_now(name: &SessionName) -> Result<Session, Failure> {
     let info = find(&sandbox()?, name)?;
     let user = user::load(&user::store()?)?;
-    let sandbox = state::sandbox_under(backend::choose(&info.backend).await?, &user)?;
+    let sandbox = state::sandbox_under(backend_of(&info).await?, &user)?;
     Ok(sandbox.open_session(&info.agent, &info.id).await?)
 }
 
 pub async fn inspect(name: &SessionName) -> Result<SessionDetails, Failure> {
     let info = find(&sandbox()?, name)?;
-    let sandbox = state::sandbox(backend::choose(&info.backend).await?)?;
+    let sandbox = state::sandbox(backend_of(&info).await?)?;
     Ok(sandbox.inspect_session(&info.agent, &info.id)?)
+}
+
+async fn backend_of(info: &SessionInfo) -> Result<Arc<dyn Backend>, Failure> {
+    match info.backend.as_str() {
+        // Its record can't be read, which any backend will say.
+        "" => Ok(backend::native()),
+        name => backend::choose(name).await,
+    }
 }
 
 fn unknown(name: &SessionName) -> Failure {
