@@ -41,7 +41,8 @@ pub fn judge(plan: &Plan, found: &Found) -> Result<Option<Judge>> {
     let none = Commands::default();
     let commands = plan.commands().unwrap_or(&none);
     let root = open(plan.rootfs().map(PathBuf::as_path), found)
-        .map_err(|error| Error::io("look for commands", error))?;
+        .map_err(|error| Error::io("look for commands", error))?
+        .kept_in(plan.state().map(|state| state.join("commands")));
     Ok(Some(Judge {
         commands: commands.clone(),
         scan: scan(commands, &root),

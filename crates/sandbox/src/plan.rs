@@ -104,6 +104,11 @@ impl Plan {
         mounts::may_show(folder, self.state.as_deref())
     }
 
+    /// Where Brig keeps its own state; no sandbox sees it.
+    pub fn state(&self) -> Option<&Path> {
+        self.state.as_deref()
+    }
+
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-const LISTS: &str = include_str!("../../data/multicall.txt");
+pub(super) const LISTS: &str = include_str!("../../data/multicall.txt");
 
 pub struct MultiCall {
     pub names: Vec<&'static str>,

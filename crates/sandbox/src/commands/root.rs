@@ -41,6 +41,8 @@ pub struct Root {
     pub(super) folders: Vec<Folder>,
     /// How many of them are those of `PATH`.
     pub(super) in_path: usize,
+    /// Where what was found in it is kept for the next process.
+    pub(super) kept_in: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ impl Root {
             shown,
             folders: Vec::new(),
             in_path: 0,
+            kept_in: None,
         };
         for folder in path {
             root.add_folder(folder.as_ref());
@@ -74,6 +77,38 @@ impl Root {
             root.add_folder(folder);
         }
         Ok(root)
+    }
+
+    /// Keeps what is found in a folder that no sandbox sees, so that the next process need not look.
+    pub fn kept_in(self, folder: Option<PathBuf>) -> Self {
+        Self {
+            kept_in: folder,
+            ..self
+        }
+    }
+
+    /// Which root this is, and where programs are in it.
+    pub(super) fn identity(&self) -> String {
+        let folders: Vec<_> = self
+            .folders
+            .iter()
+            .map(|folder| {
+                let stat = &folder.stat;
+                let changed = (
+                    stat.st_mtime,
+                    stat.st_mtime_nsec,
+                    stat.st_ctime,
+                    stat.st_ctime_nsec,
+                );
+                (&folder.path, stat.st_dev, stat.st_ino, changed)
+            })
+            .collect();
+        format!(
+            "{:?} {folders:?} {} {:?}",
+            self.place,
+            self.in_path,
+            self.shown()
+        )
     }
 
     fn add_folder(&mut self, path: &str) {

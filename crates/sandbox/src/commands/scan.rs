@@ -1,13 +1,15 @@
-//! The look at a root file system. It costs little when it is repeated: what was found stays
-//! known until a folder with programs in it changes.
+//! The look at a root file system.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use brig_policy::{CommandEntry, CommandList, CommandMode, Commands, command_sets};
 use rustix::fs::{Dir, Stat};
+use serde::{Deserialize, Serialize};
 
+use super::memory::{self, Seen};
 use super::multicall;
 use super::root::Root;
 use super::startup::{self, Startup};
@@ -30,7 +32,7 @@ pub struct Denied {
     pub name: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowed {
     pub programs: BTreeSet<PathBuf>,
     /// What starts scripts that are allowed.
@@ -56,40 +58,10 @@ impl Allowed {
     }
 }
 
-type Known = HashMap<String, Arc<Scan>>;
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-/// Roots and policies that are remembered.
-const REMEMBERED: usize = 64;
-
-/// Looks for what is held of the lists. What was found before counts while no folder of programs
-/// has changed.
+/// Looks for what is held of the lists. What was found before counts while nothing that was looked
+/// at has changed.
 pub fn scan(commands: &Commands, root: &Root) -> Arc<Scan> {
-    let key = key(commands, root);
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known().as_ref().and_then(|known| known.get(&key)) {
-        return Arc::clone(found);
-    }
-    let found = Arc::new(look(commands, root));
-    let mut known = known();
-    let known = known.get_or_insert_default();
-    if known.len() >= REMEMBERED {
-        known.clear();
-    }
-    known.insert(key, Arc::clone(&found));
-    found
-}
-
-fn key(commands: &Commands, root: &Root) -> String {
-    let folders: Vec<_> = root
-        .folders
-        .iter()
-        .map(|folder| {
-            let stat = &folder.stat;
-            let changed = (stat.st_mtime, stat.st_mtime_nsec);
-            (&folder.path, stat.st_dev, stat.st_ino, changed)
-        })
-        .collect();
-    format!("{commands:?} {folders:?} {:?}", root.shown())
+    memory::recall(commands, root, || look(commands, root))
 }
 
 fn held(list: &&CommandList) -> bool {
@@ -100,10 +72,11 @@ fn whole(entry: &&CommandEntry) -> bool {
     entry.arguments.is_empty()
 }
 
-fn look(commands: &Commands, root: &Root) -> Scan {
+pub(super) fn look(commands: &Commands, root: &Root) -> (Scan, Seen) {
     let mut look = Look {
         root,
         scan: Scan::default(),
+        seen: RefCell::default(),
         linked: HashMap::new(),
     };
     for list in commands.denied.iter().filter(held) {
@@ -126,12 +99,14 @@ fn look(commands: &Commands, root: &Root) -> Scan {
         programs.retain(|path| !look.scan.denied.contains_key(path));
         look.scan.allowed = Some(look.allow(programs, missing));
     }
-    look.scan
+    (look.scan, look.seen.into_inner())
 }
 
 struct Look<'a> {
     root: &'a Root,
     scan: Scan,
+    /// Every path that was followed.
+    seen: RefCell<Seen>,
     /// Denied files with several names.
     linked: HashMap<(u64, u64), Links>,
 }
@@ -143,11 +118,17 @@ struct Links {
 }
 
 impl Look<'_> {
+    fn file(&self, path: &Path) -> Option<(PathBuf, Stat)> {
+        let found = self.root.file(path);
+        self.seen.borrow_mut().note(path, found.as_ref());
+        found
+    }
+
     fn deny(&mut self, entry: &CommandEntry) {
         let root = self.root;
         if entry.is_path() {
             let path = PathBuf::from(&*entry.program);
-            if let Some((found, stat)) = root.file(&path) {
+            if let Some((found, stat)) = self.file(&path) {
                 self.deny_file(found, &stat, &entry.program, &entry.rule);
             }
             // In a folder that is mounted later, it may be there all the same.
@@ -164,7 +145,7 @@ impl Look<'_> {
             .entry(name.to_owned())
             .or_insert_with(|| Arc::clone(rule));
         for folder in root.folders.iter().filter(|folder| folder.has(name)) {
-            if let Some((found, stat)) = root.file(&folder.path.join(name)) {
+            if let Some((found, stat)) = self.file(&folder.path.join(name)) {
                 self.deny_file(found, &stat, name, rule);
             }
         }
@@ -199,7 +180,7 @@ impl Look<'_> {
             let root = self.root;
             for folder in &root.folders {
                 for name in many.names.iter().filter(|name| folder.has(name)) {
-                    if let Some((path, stat)) = root.file(&folder.path.join(name)) {
+                    if let Some((path, stat)) = self.file(&folder.path.join(name)) {
                         self.deny_file(path, &stat, &applet, &rule);
                     }
                 }
@@ -248,7 +229,7 @@ impl Look<'_> {
             match entry.file_type() {
                 FileType::Directory if !matches!(name, "." | "..") => below.push(path),
                 FileType::RegularFile if inodes.contains(&entry.ino()) => {
-                    let Some((path, stat)) = self.root.file(&path) else {
+                    let Some((path, stat)) = self.file(&path) else {
                         continue;
                     };
                     let links = self.linked.get_mut(&(stat.st_dev, stat.st_ino));
@@ -269,11 +250,7 @@ impl Look<'_> {
         for entry in &list.entries {
             let before = programs.len();
             if entry.is_path() {
-                programs.extend(
-                    self.root
-                        .file(Path::new(&*entry.program))
-                        .map(|(path, _)| path),
-                );
+                programs.extend(self.file(Path::new(&*entry.program)).map(|(path, _)| path));
             } else {
                 programs.extend(self.named(&entry.program));
             }
@@ -286,7 +263,7 @@ impl Look<'_> {
             let program = rule.split(' ').next().unwrap_or_default();
             let path = Path::new(program);
             let found = if path.is_absolute() {
-                self.root.file(path).is_some()
+                self.file(path).is_some()
             } else {
                 self.named(program).next().is_some()
             };
@@ -299,7 +276,7 @@ impl Look<'_> {
         let folders = self.root.folders[..self.root.in_path].iter();
         folders
             .filter(move |folder| folder.has(name))
-            .filter_map(move |folder| Some(self.root.file(&folder.path.join(name))?.0))
+            .filter_map(move |folder| Some(self.file(&folder.path.join(name))?.0))
     }
 
     fn allow(&self, programs: BTreeSet<PathBuf>, missing: Vec<String>) -> Allowed {
@@ -319,14 +296,14 @@ impl Look<'_> {
                 Startup::Loader(loader) => {
                     allowed
                         .loaders
-                        .extend(self.root.file(&loader).map(|(path, _)| path));
+                        .extend(self.file(&loader).map(|(path, _)| path));
                 }
                 Startup::Script(interpreter, told) => {
                     let told = told
                         .iter()
                         .flat_map(|name| self.named(name))
                         .collect::<Vec<_>>();
-                    let needed = self.root.file(&interpreter).map(|(path, _)| path);
+                    let needed = self.file(&interpreter).map(|(path, _)| path);
                     for needed in needed.into_iter().chain(told) {
                         if allowed.has(&needed) {
                             continue;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brig_policy::{Compat, Document, PolicySet};
 use tempfile::TempDir;
 
-use super::{Root, Scan, scan};
+use super::{Root, Scan, memory, scan};
 
 const PATH: [&str; 2] = ["/usr/bin", "/bin"];
 
@@ -132,4 +132,111 @@ fn what_changes_is_looked_at_again() {
     assert_eq!(denied(&look(folder.path(), list)), Vec::<&str>::new());
     fs::write(folder.path().join("usr/bin/curl"), "text").expect("written");
     assert_eq!(denied(&look(folder.path(), list)), ["/usr/bin/curl"]);
+}
+
+/// What is found by what an earlier process has left, and whether it had to look.
+fn next_process(folder: &Path, kept: &Path, now: i64) -> (Vec<String>, bool) {
+    memory::forget();
+    let policy = "command_denylist: [nc, az]\n";
+    let document = Document::load("p.yaml", policy, Compat::Strict).expect("sound");
+    let policies = PolicySet::new(vec![document.document]);
+    let root = Root::open(folder, PATH, None).expect("a root");
+    let root = root.kept_in(Some(kept.to_owned()));
+    let mut looked = false;
+    let found = memory::recall_at(now, policies.commands(), &root, || {
+        looked = true;
+        super::scan::look(policies.commands(), &root)
+    });
+    (
+        denied(&found).into_iter().map(str::to_owned).collect(),
+        looked,
+    )
+}
+
+#[test]
+fn what_an_earlier_process_found_counts_until_anything_changes() {
+    let folder = root(&["/usr/bin/nc.openbsd", "/usr/bin/nc.old", "/usr/share/x"]);
+    let at = |path: &str| folder.path().join(path);
+    fs::create_dir_all(at("etc/alternatives")).expect("made");
+    symlink("/etc/alternatives/nc", at("usr/bin/nc")).expect("linked");
+    symlink("/usr/bin/nc.openbsd", at("etc/alternatives/nc")).expect("linked");
+    let outside = tempfile::tempdir().expect("a folder");
+    let kept = outside.path().join("kept");
+    let stored = || fs::read_dir(&kept).map_or(0, Iterator::count);
+
+    let found = |paths: &[&str], looked: bool| {
+        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+        (paths, looked)
+    };
+    let old = ["/usr/bin/nc.openbsd"];
+    assert_eq!(next_process(folder.path(), &kept, 0), found(&old, true));
+    assert_eq!(stored(), 0, "what changed just now may change unnoticed");
+    let later = i64::from(u32::MAX);
+    let next = || next_process(folder.path(), &kept, later);
+    assert_eq!(next(), found(&old, true));
+    assert_eq!(next(), found(&old, false));
+
+    // Behind a link, in a folder that no programs are in.
+    fs::remove_file(at("etc/alternatives/nc")).expect("removed");
+    symlink("/usr/bin/nc.old", at("etc/alternatives/nc")).expect("linked");
+    assert_eq!(next(), found(&["/usr/bin/nc.old"], true));
+    assert_eq!(next(), found(&["/usr/bin/nc.old"], false));
+    // Another name, anywhere.
+    fs::hard_link(at("usr/bin/nc.old"), at("usr/share/hidden")).expect("linked");
+    let linked = ["/usr/bin/nc.old", "/usr/share/hidden"];
+    assert_eq!(next(), found(&linked, true));
+    assert_eq!(next(), found(&linked, false));
+    fs::rename(at("usr/share"), at("usr/moved")).expect("renamed");
+    let moved = ["/usr/bin/nc.old", "/usr/moved/hidden"];
+    assert_eq!(next(), found(&moved, true));
+    // A program that was not there.
+    fs::write(at("usr/bin/az"), "text").expect("written");
+    let more = ["/usr/bin/az", "/usr/bin/nc.old", "/usr/moved/hidden"];
+    assert_eq!(next(), found(&more, true));
+    assert_eq!(next(), found(&more, false));
+}
+
+#[test]
+fn what_others_can_write_or_nobody_can_read_is_not_believed() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = root(&["/usr/bin/nc"]);
+    let outside = tempfile::tempdir().expect("a folder");
+    let kept = outside.path().join("kept");
+    let later = i64::from(u32::MAX);
+    let next = || next_process(folder.path(), &kept, later);
+    let right = (vec!["/usr/bin/nc".to_owned()], true);
+    assert_eq!(next(), right);
+    let mut files = fs::read_dir(&kept).expect("kept").flatten();
+    let file = files.next().expect("a file").path();
+    let sound = fs::read_to_string(&file).expect("read");
+    let empty = sound.replace(r#"["/usr/bin/nc","nc","nc"]"#, "");
+    assert_ne!(sound, empty);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    };
+
+    fs::write(&file, &empty).expect("written");
+    assert_eq!(next(), (Vec::new(), false), "or the rest shows nothing");
+    for (folder_mode, file_mode) in [
+        (0o700, 0o620),
+        (0o700, 0o602),
+        (0o770, 0o600),
+        (0o777, 0o600),
+    ] {
+        fs::write(&file, &empty).expect("written");
+        mode(&file, file_mode);
+        mode(&kept, folder_mode);
+        assert_eq!(next(), right, "{folder_mode:o} {file_mode:o}");
+        mode(&kept, 0o700);
+        mode(&file, 0o600);
+    }
+    for text in ["", "{}", "[1]", &sound[..sound.len() / 2], "\u{0}"] {
+        fs::write(&file, text).expect("written");
+        assert_eq!(next(), right, "{text:?}");
+    }
+    fs::remove_file(&file).expect("removed");
+    let elsewhere = outside.path().join("elsewhere");
+    fs::write(&elsewhere, &empty).expect("written");
+    symlink(&elsewhere, &file).expect("linked");
+    assert_eq!(next(), right, "a link is not followed");
 }
