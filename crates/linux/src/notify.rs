@@ -76,6 +76,20 @@ pub enum Answer {
 }
 
 impl Listener {
+    /// Asks the kernel to go on with the caller where the answer was given, and not to look for a
+    /// free processor first. Kernels before 6.6 can't.
+    pub fn wake_in_place(&self) {
+        const SYNC_WAKE_UP: libc::c_ulong = 1;
+        // SAFETY: takes a number, and fails where it is not known.
+        unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+                SYNC_WAKE_UP,
+            )
+        };
+    }
+
     /// Takes a call. Nothing if whoever made it is gone. Blocks while there is none.
     pub fn receive(&self) -> io::Result<Option<Waiting>> {
         // SAFETY: all-zero is a valid structure, as the call demands; it is filled by the kernel.

@@ -12,7 +12,7 @@ use brig_sandbox::{Error, Plan, Result};
 use brig_wire::{Confine, Denied, Setup};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::gate::Judge;
+use crate::gate::{Judge, SHIM};
 use crate::interpreters::Found;
 use crate::root::SYSTEM;
 
@@ -48,6 +48,7 @@ pub fn judge(plan: &Plan, found: &Found) -> Result<Option<Judge>> {
         scan: scan(commands, &root),
         folder: FOLDER.into(),
         path: found.path().split(':').map(str::to_owned).collect(),
+        shim: OnceLock::new(),
     }))
 }
 
@@ -75,7 +76,7 @@ pub fn apply(
         let mut executable: Vec<String> = allowed.executable().map(text).collect();
         if setup.denied.is_some() {
             // All its names and covers are this one file.
-            executable.push(format!("{FOLDER}/.shim"));
+            executable.push(format!("{FOLDER}/{SHIM}"));
         }
         confine.executable = Some(executable);
     }

@@ -19,7 +19,13 @@ pub struct Book {
     /// Threads whose stand-in is about to start, and was told of already.
     expected: HashMap<u32, String>,
     /// Searches through the folders of `PATH` that are under way.
-    searches: HashMap<u32, Vec<String>>,
+    searches: HashMap<u32, Search>,
+}
+
+#[derive(Debug)]
+struct Search {
+    programs: Vec<String>,
+    arguments: Vec<String>,
 }
 
 fn remember<T>(map: &mut HashMap<u32, T>, key: u32, value: T) {
@@ -73,15 +79,20 @@ impl Book {
         }
         let name = |path: &str| path.rsplit('/').next().map(str::to_owned);
         if let Some(seen) = self.searches.get_mut(&thread) {
-            let same = seen
-                .first()
-                .is_some_and(|first| name(first) == name(&asked.program));
-            if same && seen.len() < FOLDERS && !seen.contains(&asked.program) {
-                seen.push(asked.program.clone());
+            let programs = &mut seen.programs;
+            let mut first = programs.iter().take(1);
+            let same = first.any(|first| name(first) == name(&asked.program))
+                && seen.arguments == asked.arguments;
+            if same && programs.len() < FOLDERS && !programs.contains(&asked.program) {
+                programs.push(asked.program.clone());
                 return true;
             }
         }
-        remember(&mut self.searches, thread, vec![asked.program.clone()]);
+        let search = Search {
+            programs: vec![asked.program.clone()],
+            arguments: asked.arguments.clone(),
+        };
+        remember(&mut self.searches, thread, search);
         false
     }
 }

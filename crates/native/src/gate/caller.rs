@@ -20,7 +20,20 @@ pub struct Asked {
     /// As it was written.
     pub program: String,
     pub place: Place,
+    /// Which file that is, under whatever name.
+    pub file: Option<FileId>,
     pub arguments: Vec<String>,
+}
+
+/// Device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+impl FileId {
+    fn of(path: &str) -> Option<Self> {
+        let stat = rustix::fs::stat(path).ok()?;
+        Some(Self(stat.st_dev, stat.st_ino))
+    }
 }
 
 /// What a program that was asked for turns out to be.
@@ -56,6 +69,16 @@ impl Caller {
     /// The file that it runs, as the kernel has it.
     pub fn program(self) -> Option<PathBuf> {
         std::fs::read_link(self.proc("exe")).ok()
+    }
+
+    /// Which file that is.
+    pub fn program_file(self) -> Option<FileId> {
+        FileId::of(&self.proc("exe"))
+    }
+
+    /// Which file a path inside is, without a look at what the path means to the caller.
+    pub fn file_at(self, path: &Path) -> Option<FileId> {
+        self.look(path).ok().map(|(_, file)| file)
     }
 
     /// Its process, and the process above.
@@ -102,7 +125,7 @@ impl Caller {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let path = self.text(path, PAGE as usize)?;
-        let place = self.place(folder, &path, empty_path);
+        let (place, file) = self.place(folder, &path, empty_path);
         let mut program = String::from_utf8_lossy(&path).into_owned();
         if let (true, Some(found)) = (program.is_empty(), place.path()) {
             program = found.display().to_string();
@@ -110,29 +133,47 @@ impl Caller {
         Ok(Asked {
             program,
             place,
+            file,
             arguments: self.words(arguments),
         })
     }
 
-    fn words(self, mut at: u64) -> Vec<String> {
+    fn words(self, at: u64) -> Vec<String> {
         let mut words = Vec::new();
-        while words.len() < ARGUMENTS && at != 0 {
-            let mut pointer = [0; 8];
-            match read_memory(self.0, at, &mut pointer) {
-                Ok(8) => {}
-                _ => break,
-            }
-            let pointer = u64::from_ne_bytes(pointer);
-            if pointer == 0 {
-                break;
-            }
+        if at == 0 {
+            return words;
+        }
+        for pointer in self.pointers(at) {
             let Ok(word) = self.text(pointer, LONGEST) else {
                 break;
             };
             words.push(String::from_utf8_lossy(&word).into_owned());
-            at += 8;
         }
         words
+    }
+
+    /// Pointers up to one that is zero.
+    fn pointers(self, mut at: u64) -> Vec<u64> {
+        let mut pointers = Vec::new();
+        while pointers.len() < ARGUMENTS {
+            let most = 8 * (ARGUMENTS - pointers.len());
+            // One that lies across two pages is read by itself.
+            let to_page = ((PAGE - at % PAGE) as usize).max(8);
+            let mut part = vec![0; most.min(to_page - to_page % 8)];
+            let read = read_memory(self.0, at, &mut part).unwrap_or(0);
+            let (whole, _) = part[..read].as_chunks::<8>();
+            for pointer in whole {
+                match u64::from_ne_bytes(*pointer) {
+                    0 => return pointers,
+                    pointer => pointers.push(pointer),
+                }
+            }
+            if read < part.len() {
+                break;
+            }
+            at += read as u64;
+        }
+        pointers
     }
 
     /// Memory up to a zero byte, page by page: the next may not be there.
@@ -155,7 +196,7 @@ impl Caller {
         Ok(text)
     }
 
-    fn place(self, folder: Option<i32>, path: &[u8], empty_path: bool) -> Place {
+    fn place(self, folder: Option<i32>, path: &[u8], empty_path: bool) -> (Place, Option<FileId>) {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
         let base = match folder {
@@ -163,36 +204,40 @@ impl Caller {
             None => self.proc("cwd"),
         };
         if path.is_empty() {
-            return match std::fs::read_link(base) {
-                Ok(found) if empty_path => Place::File(found),
-                _ => Place::Missing,
+            return match std::fs::read_link(&base) {
+                Ok(found) if empty_path => (Place::File(found), FileId::of(&base)),
+                _ => (Place::Missing, None),
             };
         }
         let path = Path::new(OsStr::from_bytes(path));
         if path.is_absolute() {
-            return self.find(path);
+            return self.find_file(path);
         }
         match std::fs::read_link(base) {
-            Ok(base) => self.find(&base.join(path)),
-            Err(_) => Place::Unknown,
+            Ok(base) => self.find_file(&base.join(path)),
+            Err(_) => (Place::Unknown, None),
         }
     }
 
     /// Where a path inside leads.
     pub fn find(self, path: &Path) -> Place {
-        if let Some(place) = self.own(path) {
-            return place;
+        self.find_file(path).0
+    }
+
+    pub fn find_file(self, path: &Path) -> (Place, Option<FileId>) {
+        if let Some(found) = self.own(path) {
+            return found;
         }
         match self.look(path) {
-            Ok(found) => Place::File(found),
-            Err(Errno::NOENT | Errno::NOTDIR) => Place::Missing,
-            Err(_) => Place::Unknown,
+            Ok((found, file)) => (Place::File(found), Some(file)),
+            Err(Errno::NOENT | Errno::NOTDIR) => (Place::Missing, None),
+            Err(_) => (Place::Unknown, None),
         }
     }
 
     /// Paths that mean something else to everyone who follows them: `self` is whoever asks, and
     /// not us.
-    fn own(self, path: &Path) -> Option<Place> {
+    fn own(self, path: &Path) -> Option<(Place, Option<FileId>)> {
         let places = [
             ("/proc/self", ""),
             ("/proc/thread-self", ""),
@@ -211,27 +256,33 @@ impl Caller {
         }
         let rest = parts.as_path();
         let whole = rest.as_os_str().is_empty();
-        let target = match link.to_str() {
-            Some("root") => PathBuf::from("/"),
-            Some(link) => match std::fs::read_link(self.proc(link)) {
+        let unknown = Some((Place::Unknown, None));
+        let Some(link) = link.to_str() else {
+            return unknown;
+        };
+        let own = self.proc(link);
+        let target = match link {
+            "root" => PathBuf::from("/"),
+            _ => match std::fs::read_link(&own) {
                 Ok(target) if target.is_absolute() => target,
-                _ => return Some(Place::Unknown),
+                _ => return unknown,
             },
-            None => return Some(Place::Unknown),
         };
         Some(match whole {
-            true => Place::File(target),
-            false => self.find(&target.join(rest)),
+            true => (Place::File(target), FileId::of(&own)),
+            false => self.find_file(&target.join(rest)),
         })
     }
 
-    fn look(self, path: &Path) -> Result<PathBuf, Errno> {
+    fn look(self, path: &Path) -> Result<(PathBuf, FileId), Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(self.proc("root"), flags | OFlags::DIRECTORY, Mode::empty())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve)?;
+        let stat = rustix::fs::fstat(&found)?;
         let link = format!("/proc/self/fd/{}", found.as_raw_fd());
-        std::fs::read_link(link).map_err(|_| Errno::IO)
+        let path = std::fs::read_link(link).map_err(|_| Errno::IO)?;
+        Ok((path, FileId(stat.st_dev, stat.st_ino)))
     }
 
     fn proc(self, file: &str) -> String {

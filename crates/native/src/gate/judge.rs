@@ -1,14 +1,14 @@
 //! What the lists say to a program that is asked for.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use brig_linux::notify::Answer;
 use brig_policy::{CommandMode, Commands};
 use brig_sandbox::commands::Scan;
 use rustix::io::Errno;
 
-use super::caller::{Asked, Caller, Place};
+use super::caller::{Asked, Caller, FileId, Place};
 
 #[derive(Clone, Debug)]
 pub struct Judge {
@@ -18,6 +18,8 @@ pub struct Judge {
     pub folder: PathBuf,
     /// The folders that programs are usually looked for in.
     pub path: Vec<String>,
+    /// The file that all stand-ins are.
+    pub shim: OnceLock<Option<FileId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,9 @@ pub struct Verdict {
     pub stands_in: bool,
 }
 
+/// The name of the stand-in itself, in its folder.
+pub const SHIM: &str = ".shim";
+
 const REFUSED: Answer = Answer::Errno(Errno::ACCESS.raw_os_error());
 
 impl Verdict {
@@ -73,25 +78,33 @@ impl Verdict {
 }
 
 impl Judge {
-    /// Whether a file is a stand-in, by its place.
-    pub fn stand_in(&self, path: &Path) -> Option<Verdict> {
-        let rule = match self.scan.denied.get(path) {
-            Some(denied) => &denied.rule,
-            None => {
-                let name = path.strip_prefix(&self.folder).ok()?.to_str()?;
-                self.scan.names.get(name)?
-            }
+    /// Learns which file the stand-in is, from whoever asks first: the guest, for the first program
+    /// of the sandbox. Later, folders above a stand-in may have other names.
+    pub fn learn(&self, caller: &Caller) {
+        let place = self.folder.join(SHIM);
+        self.shim.get_or_init(|| caller.file_at(&place));
+    }
+
+    /// Whether a file is a stand-in, by its place or by what it is.
+    pub fn stand_in(&self, path: &Path, file: Option<FileId>) -> Option<Verdict> {
+        let known = || {
+            let name = path.strip_prefix(&self.folder).ok()?.to_str()?;
+            self.scan.names.get(name)
         };
-        Some(Verdict {
+        let denied = self.scan.denied.get(path).map(|denied| &denied.rule);
+        let rule = denied.or_else(known);
+        let is_shim = file.is_some() && self.shim.get() == Some(&file);
+        (rule.is_some() || is_shim).then(|| Verdict {
             answer: Answer::Continue,
             stands_in: true,
-            ..Verdict::new(Ruling::Denied, Some(rule))
+            ..Verdict::new(Ruling::Denied, rule)
         })
     }
 
     /// What a name of the stand-in stands for, and where that is if it is installed.
     pub fn stands_for<'a>(&'a self, path: &'a Path) -> Option<(&'a str, Option<&'a Path>)> {
         let name = path.strip_prefix(&self.folder).ok()?.to_str()?;
+        self.scan.names.get(name)?;
         let mut denied = self.scan.denied.iter();
         let covered = denied.find(|(_, denied)| denied.name == name);
         Some((name, covered.map(|(path, _)| path.as_path())))
@@ -108,7 +121,8 @@ impl Judge {
     }
 
     pub fn judge(&self, caller: &Caller, asked: &Asked) -> Verdict {
-        if let Some(denied) = asked.place.path().and_then(|path| self.stand_in(path)) {
+        let place = asked.place.path();
+        if let Some(denied) = place.and_then(|path| self.stand_in(path, asked.file)) {
             return denied;
         }
         if let Some(rule) = self.named(asked) {
@@ -165,12 +179,15 @@ impl Judge {
                 file => break file,
             }
         };
+        let (place, found) = caller.find_file(Path::new(file));
         let inner = Asked {
             program: file.to_owned(),
-            place: caller.find(Path::new(file)),
+            place,
+            file: found,
             arguments: Vec::new(),
         };
-        let stand_in = inner.place.path().and_then(|path| self.stand_in(path));
+        let place = inner.place.path();
+        let stand_in = place.and_then(|path| self.stand_in(path, found));
         stand_in
             .and_then(|denied| denied.rule)
             .or_else(|| self.named(&inner))
@@ -213,9 +230,10 @@ impl Judge {
 
     /// What is wrong with a program that has started, which the kernel names. Only an allowlist
     /// says what is right.
-    pub fn started(&self, program: Option<&Path>) -> Option<Verdict> {
+    pub fn started(&self, program: Option<&Path>, file: Option<FileId>) -> Option<Verdict> {
         let allowed = self.scan.allowed.as_ref()?;
-        let fine = program.is_some_and(|path| allowed.has(path) || self.stand_in(path).is_some());
+        let stands_in = |path| self.stand_in(path, file).is_some();
+        let fine = program.is_some_and(|path| allowed.has(path) || stands_in(path));
         (!fine).then(|| Verdict::new(Ruling::NotAllowed, None))
     }
 }

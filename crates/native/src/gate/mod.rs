@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use book::Book;
 use caller::{Asked, Caller};
-pub use judge::Judge;
+pub use judge::{Judge, SHIM};
 use judge::{Ruling, Verdict};
 
 /// Where an execution's attempts are told, until it is over.
@@ -139,8 +139,10 @@ impl Keeper {
             .get(&u32::from_le_bytes(number))
             .cloned();
         if let (Some(descriptor), Some(place)) = (descriptor, place) {
+            let listener = Listener::from(descriptor);
+            listener.wake_in_place();
             self.watched.push(Watched {
-                listener: descriptor.into(),
+                listener,
                 place,
                 book: Book::default(),
             });
@@ -166,7 +168,8 @@ impl Watched {
 
     fn exec(&mut self, judge: &Judge, waiting: &Waiting) -> Answer {
         let caller = Caller::new(waiting.thread);
-        let program = caller.program();
+        judge.learn(&caller);
+        let (program, file) = (caller.program(), caller.program_file());
         let Ok(asked) = caller.asked(&waiting.call) else {
             // It can't be read, so the kernel can't either.
             return Answer::Errno(Errno::FAULT.raw_os_error());
@@ -175,7 +178,7 @@ impl Watched {
             return Answer::Continue;
         }
         let running = program.as_deref();
-        let stand_in = running.and_then(|path| Some((path, judge.stand_in(path)?)));
+        let stand_in = running.and_then(|path| Some((path, judge.stand_in(path, file)?)));
         if let Some((path, denied)) = &stand_in {
             return self.stood_in(judge, &caller, asked, (path, denied));
         }
@@ -222,8 +225,9 @@ impl Watched {
     /// by itself would run anything.
     fn started(&mut self, judge: &Judge, waiting: &Waiting) -> Answer {
         let caller = Caller::new(waiting.thread);
-        let program = caller.program();
-        let Some(verdict) = judge.started(program.as_deref()) else {
+        judge.learn(&caller);
+        let (program, file) = (caller.program(), caller.program_file());
+        let Some(verdict) = judge.started(program.as_deref(), file) else {
             return Answer::Continue;
         };
         let asked = Asked {
@@ -231,6 +235,7 @@ impl Watched {
                 .as_deref()
                 .map_or_else(String::new, |path| path.display().to_string()),
             place: program.map_or(caller::Place::Unknown, caller::Place::File),
+            file,
             arguments: caller.arguments(),
         };
         if self.listener.waits(waiting.id) {
@@ -278,7 +283,7 @@ impl Watched {
             rule: verdict.rule.as_deref().map(str::to_owned),
             program: asked.program,
             path,
-            arguments: asked.arguments,
+            arguments: brig_sandbox::link::as_given(asked.arguments),
             parent,
             caller: line,
         };

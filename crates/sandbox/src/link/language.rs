@@ -52,6 +52,28 @@ del os
 const NODE: &str = "const f=process.argv[1];\
     require('vm').runInThisContext(require('fs').readFileSync(f,'utf8'),{filename:f})";
 
+/// A word of which so much was read may have been longer.
+const READ: usize = 1024;
+
+/// The words that a program was started with, as its caller knows them: what was given as code is
+/// named by its file, without what runs it.
+pub fn as_given(mut words: Vec<String>) -> Vec<String> {
+    let with_hook = format!("{WATCHED}{PYTHON}");
+    let ours = |text: &str| {
+        let mut texts = [&*with_hook, PYTHON, NODE].into_iter();
+        texts.any(|own| own == text || (text.len() >= READ && own.starts_with(text)))
+    };
+    if let [_, option, text, file, ..] = &*words
+        && matches!(&**option, "-c" | "-e")
+        && ours(text)
+        && let Some(file) = file.strip_prefix("/run/brig/")
+    {
+        let name = file.rsplit('/').next().unwrap_or_default().to_owned();
+        words.splice(1..4, [name]);
+    }
+    words
+}
+
 impl Language {
     pub fn name(self) -> &'static str {
         match self {
@@ -104,5 +126,38 @@ impl Interpreters {
         }
         argv.extend(args);
         Ok((file, argv))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_told_by_its_file_and_other_words_as_they_are() {
+        let mut interpreters = Interpreters::default();
+        for language in [Language::Python, Language::Node, Language::Bash] {
+            interpreters.set(language, "/usr/bin/program".into());
+        }
+        for (language, watched, file) in [
+            (Language::Python, true, "code.py"),
+            (Language::Python, false, "code.py"),
+            (Language::Node, true, "code.js"),
+        ] {
+            let arguments = vec!["-x".to_owned(), "y".to_owned()];
+            let command = interpreters.command(language, "7", arguments, watched);
+            let mut words = command.expect("a command").1;
+            // A record reads no more than so much of each.
+            words.iter_mut().for_each(|word| word.truncate(READ));
+            assert_eq!(as_given(words), ["/usr/bin/program", file, "-x", "y"]);
+        }
+        let same = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(as_given(words.clone()), words);
+        };
+        same(&["python3", "-c", "import os", "/run/brig/7/code.py"]);
+        same(&["python3", "-c", "import ", "/run/brig/7/code.py"]);
+        same(&["python3", "-c", PYTHON, "/workspace/code.py"]);
+        same(&["python3", "-c"]);
     }
 }

@@ -24,7 +24,7 @@ use crate::network::Network;
 use crate::{Attempts, Error, ExecRequest, Instance, KillReason, Limits, Outcome, Result};
 
 pub use connection::{Connection, Stream};
-pub use language::{CALLER, Interpreters};
+pub use language::{CALLER, Interpreters, as_given};
 
 /// How long a guest may take to build its place, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,185 @@
+//! The party outside that every start of a program waits for, and what it writes down.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use brig_audit::{Command, Event as Fact, Log, MemoryLog, Options, Record, RecordError, Recorder};
+use brig_native::NativeBackend;
+use brig_policy::{Compat, Document, PolicySet};
+use brig_sandbox::{AgentId, Language, Report, Request, Sandbox, Session, SessionConfig};
+
+fn under(policy: &str) -> SessionConfig {
+    let text = format!("name: commands\ndefaults: {{action: allow}}\n{policy}");
+    let loaded = Document::load("commands.yaml", text, Compat::Strict).unwrap();
+    let policies = PolicySet::new(vec![loaded.document]);
+    SessionConfig::default().under(Arc::new(policies)).unwrap()
+}
+
+fn sandbox(recorder: Arc<dyn Recorder>) -> Sandbox {
+    let builder = Sandbox::builder(Arc::new(NativeBackend::new()));
+    builder.recorder(recorder).build().unwrap()
+}
+
+fn agent() -> AgentId {
+    "agent".parse().unwrap()
+}
+
+async fn run(recorder: Arc<dyn Recorder>, config: SessionConfig, code: &str) -> Report {
+    let request = Request::code(Language::Python, code);
+    let report = sandbox(recorder).run_once(&agent(), config, request).await;
+    report.unwrap()
+}
+
+fn stdout(report: &Report) -> String {
+    let outcome = report.outcome.as_ref().unwrap();
+    String::from_utf8(outcome.stdout.bytes.clone()).unwrap()
+}
+
+fn of<'a>(report: &'a Report, program: &str) -> &'a Command {
+    let mut all = report.attempted.commands.iter();
+    let found = all.find(|one| one.program == program);
+    found.unwrap_or_else(|| panic!("{program}: {:?}", report.attempted.commands))
+}
+
+/// A folder above it can get another name where the root is writable, and its own name says
+/// nothing.
+#[tokio::test]
+async fn a_stand_in_is_known_by_what_it_is() {
+    let code = "import os, subprocess\n\
+        os.symlink('/run/brig-denied/.shim', '/tmp/harmless')\n\
+        print(subprocess.run(['/tmp/harmless']).returncode)\n\
+        os.rename('/run', '/moved')\n\
+        print(subprocess.run(['/moved/brig-denied/.shim']).returncode)\n\
+        os.makedirs('/run/brig-denied')\n\
+        os.symlink('/usr/bin/true', '/run/brig-denied/.shim')\n\
+        print(subprocess.run(['/run/brig-denied/.shim']).returncode)\n";
+    let config = SessionConfig {
+        read_only_root: false,
+        ..under("command_denylist: [az]\n")
+    };
+    let report = run(Arc::new(MemoryLog::default()), config, code).await;
+    assert_eq!(stdout(&report), "126\n126\n0\n", "{:?}", report.outcome);
+    for program in ["/tmp/harmless", "/moved/brig-denied/.shim"] {
+        assert_eq!(of(&report, program).code, "command.denied");
+    }
+    let other = of(&report, "/run/brig-denied/.shim");
+    assert_eq!(other.code, "command.allowed", "the control");
+}
+
+#[tokio::test]
+async fn code_is_on_record_by_its_file() {
+    let mut request = Request::code(Language::Python, "pass");
+    if let brig_sandbox::request::Work::Code { args, .. } = &mut request.work {
+        args.push("--all".into());
+    }
+    let sandbox = sandbox(Arc::new(MemoryLog::default()));
+    let config = under("command_denylist: [az]\n");
+    let report = sandbox.run_once(&agent(), config, request).await.unwrap();
+    let [one] = report.attempted.commands.as_slice() else {
+        panic!("{:?}", report.attempted.commands)
+    };
+    assert_eq!(one.arguments[1..], ["code.py", "--all"]);
+}
+
+/// Panics in the thread that every start waits for.
+#[derive(Debug)]
+struct Deadly;
+
+impl Recorder for Deadly {
+    fn append(&self, record: Record) -> Result<(), RecordError> {
+        let deadly =
+            matches!(&record.event, Fact::CommandAttempted(one) if one.program.ends_with("factor"));
+        assert!(!deadly, "the thread ends here, as the test wants");
+        Ok(())
+    }
+}
+
+async fn answer(session: &Session, code: &str) -> String {
+    let report = session.execute_code(Language::Python, code).await;
+    stdout(&report.unwrap())
+}
+
+#[tokio::test]
+async fn without_the_thread_that_decides_nothing_starts() {
+    let code = |first: &str| {
+        format!(
+            "import subprocess\nfor name in ['/usr/bin/true', '{first}', '/usr/bin/true']:\n\
+             \x20   try:\n        print(subprocess.run([name, '6'], stdout=-3).returncode)\n\
+             \x20   except OSError as error:\n        print(error.strerror)\n"
+        )
+    };
+    let sandbox = sandbox(Arc::new(Deadly));
+    let config = under("command_denylist: [az]\n");
+    let session = sandbox
+        .create_session(&agent(), None, config)
+        .await
+        .unwrap();
+    let fine = answer(&session, &code("/usr/bin/sort")).await;
+    assert_eq!(
+        fine.lines().filter(|line| *line == "0").count(),
+        2,
+        "{fine}"
+    );
+    let fatal = answer(&session, &code("/usr/bin/factor")).await;
+    let refused = "Function not implemented";
+    assert_eq!(fatal, format!("0\n{refused}\n{refused}\n"));
+    let next = session.run(vec!["/usr/bin/true".into()]).await;
+    let ran = next.is_ok_and(|report| report.outcome.is_some_and(|outcome| outcome.success()));
+    assert!(!ran, "nor does another execution");
+    let _ = session.destroy().await;
+}
+
+fn commands_in(folder: &Path) -> (Vec<Command>, u64) {
+    let (mut kept, mut suppressed) = (Vec::new(), 0);
+    let mut cursor = brig_audit::log::Cursor::new(folder);
+    cursor
+        .read(|line| {
+            let record: Record = serde_json::from_str(line.record).unwrap();
+            match record.event {
+                Fact::CommandAttempted(command) if !command.allowed => kept.push(command),
+                Fact::Suppressed { of, count, .. } if of == "command_attempted" => {
+                    suppressed += count;
+                }
+                _ => {}
+            }
+            true
+        })
+        .unwrap();
+    (kept, suppressed)
+}
+
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = text.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// Alike, and each for another program.
+#[tokio::test]
+async fn ten_thousand_attempts_lose_neither_the_first_nor_the_count_nor_memory() {
+    const ATTEMPTS: u64 = 10_000;
+    for path in ["b'/opt/az'", "b'/opt/%d/az' % n"] {
+        let code = format!(
+            "import ctypes\nlibc = ctypes.CDLL(None)\nfor n in range({ATTEMPTS}):\n\
+             \x20   argv = (ctypes.c_char_p * 3)(b'az', b'%d' % n, None)\n\
+             \x20   libc.execve({path}, argv, None)\nprint('done')\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let log = Arc::new(Log::open(folder.path(), Options::default()).unwrap());
+        let before = resident_bytes();
+        let report = run(log, under("command_denylist: [az]\n"), &code).await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert_eq!(stdout(&report), "done\n");
+        assert!(grown < 64 << 20, "{grown} bytes");
+        let listed = report.attempted.commands.iter();
+        let listed = listed.filter(|one| !one.allowed).count() as u64;
+        assert_eq!(listed + report.attempted.omitted.commands, ATTEMPTS);
+
+        let (kept, suppressed) = commands_in(folder.path());
+        assert_eq!(kept[0].arguments, ["az", "0"], "the first");
+        assert_eq!(kept.len() as u64 + suppressed, ATTEMPTS);
+        assert!(suppressed > ATTEMPTS / 2, "{suppressed}");
+    }
+}
