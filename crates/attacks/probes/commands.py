@@ -10,7 +10,8 @@ import threading
 NAME = ARGS["program"]
 REAL = ARGS["path"]
 PRIMES = [5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97,
-          101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191]
+          101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193,
+          197, 199, 211, 223]
 HERE = tempfile.mkdtemp(dir=ARGS.get("folder"))
 ONLY = ARGS.get("only")
 count = 0
@@ -122,6 +123,13 @@ def by_ctypes(number):
     return child(lambda: LIBC.execve(REAL.encode(), words(NAME, number), words()))
 
 
+def by_vfork(number):
+    """As `subprocess` does it where it can."""
+    if not getattr(subprocess, "_USE_VFORK", False):
+        raise RuntimeError("this Python has no vfork")
+    return run(REAL, number, env={})
+
+
 def by_thread(number):
     texts = []
     thread = threading.Thread(target=lambda: texts.append(run(NAME, number)))
@@ -215,6 +223,8 @@ way("quotes in the name", lambda n: shell(f"{NAME[:2]}''{NAME[2:]} {n}"))
 way("a backslash in the name", lambda n: shell(f"{NAME[:2]}\\{NAME[2:]} {n}"))
 way("spaces by a variable", lambda n: shell(f"{NAME}${{IFS}}{n}"))
 way("a name in a variable", lambda n: shell(f"a={NAME[:3]}; b={NAME[3:]}; $a$b {n}"))
+way("an escape in the name", lambda n: shell(
+    f"$'\\x{ord(NAME[0]):02x}{NAME[1:]}' {n}", "bash"))
 way("a pattern", lambda n: shell(f"/usr/bin/{NAME[:-1]}[{NAME[-1]}] {n}"))
 way("base64 to a shell", lambda n: shell(
     "echo " + base64.b64encode(f"{NAME} {n}".encode()).decode() + " | base64 -d | sh"))
@@ -222,6 +232,7 @@ way("here document", lambda n: shell(f"sh <<EOF\n{NAME} {n}\nEOF"))
 way("os.system", system)
 way("subprocess with a shell", lambda n: run(f"{NAME} {n}", shell=True))
 way("posix_spawn", posix_spawn)
+way("vfork", by_vfork)
 way("ctypes execve", by_ctypes)
 way("a thread", by_thread)
 way("script", script)
