@@ -72,3 +72,39 @@ async fn a_link_to_an_interpreter_does_not_bring_in_the_folder_it_lies_in() {
     let seen = run(&home.path().join("bin/python3"), code).await;
     assert_eq!(seen.unwrap(), "False");
 }
+
+/// What runs the code is nothing that whoever wrote it should have to know.
+#[tokio::test]
+async fn a_traceback_shows_the_code_and_nothing_else() {
+    let sandbox = Sandbox::builder(Arc::new(NativeBackend::new()))
+        .build()
+        .unwrap();
+    let agent: AgentId = "python".parse().unwrap();
+    let stderr = async |code: &str| {
+        let request = Request::code(Language::Python, code);
+        let report = sandbox.run_once(&agent, SessionConfig::default(), request);
+        let outcome = report.await.unwrap().outcome.unwrap();
+        let text = String::from_utf8(outcome.stderr.bytes).unwrap();
+        let places = text.lines().filter(|line| line.contains("File \""));
+        let place = |line: &str| {
+            line.trim()
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        (places.map(place).collect::<Vec<_>>(), text)
+    };
+    let (places, text) = stderr("def f():\n    1 / 0\nf()\n").await;
+    let expected = ["code.py\", line 3, in <module>", "code.py\", line 2, in f"];
+    assert_eq!(places, expected, "{text}");
+    assert!(text.contains("\n    1 / 0\n"), "{text}");
+    let (places, text) = stderr("1 +\n").await;
+    assert_eq!(places, ["code.py\", line 1"], "{text}");
+    assert!(!text.contains("Traceback"), "{text}");
+    // One that was caught begins where it was caught.
+    let caught = "import sys\ndef g():\n    try:\n        1 / 0\n    except ArithmeticError:\n\
+        \x20       sys.excepthook(*sys.exc_info())\ng()\n";
+    let (places, text) = stderr(caught).await;
+    assert_eq!(places, ["code.py\", line 4, in g"], "{text}");
+}

@@ -11,10 +11,16 @@ pub struct Interpreters {
 }
 
 /// Runs the file named by the first argument as `python -c` would run its text: the workspace is
-/// first on the module path, and tracebacks show the file's lines.
+/// first on the module path, and tracebacks show the file's lines, and nothing of this.
 const PYTHON: &str = "\
 import sys
 sys.argv.pop(0)
+def c(kind, error, at, show=sys.excepthook):
+    if at and not at.tb_frame.f_back:
+        at = at.tb_next
+        error.with_traceback(at)
+    show(kind, error, at)
+sys.excepthook = c
 with open(sys.argv[0], 'rb') as c:
     c = compile(c.read(), sys.argv[0], 'exec')
 del sys
