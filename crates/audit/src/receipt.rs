@@ -36,7 +36,7 @@ pub struct Receipt {
     pub usage: Usage,
     pub stdout: Output,
     pub stderr: Output,
-    /// The last ones; all of them have records of their own.
+    /// The first ones; what is not listed here has records of its own.
     pub egress: Vec<Egress>,
     pub commands: Vec<Command>,
     pub tools: Vec<Tool>,

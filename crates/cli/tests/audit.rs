@@ -79,6 +79,17 @@ fn every_execution_leaves_records_and_no_secret() {
 }
 
 #[test]
+fn what_could_not_be_started_is_on_record() {
+    let brig = Brig::new();
+    brig.run(["run", "--", "/nonexistent"]).exits(127);
+    let records = lines(&brig, &["--event", "execution_failed"]);
+    assert_eq!(records[0]["record"]["code"], "run.cannot-start");
+    let receipts = lines(&brig, &["--event", "receipt"]);
+    assert_eq!(receipts[0]["record"]["decision"], "error");
+    assert_eq!(receipts[0]["record"]["code"], "run.cannot-start");
+}
+
+#[test]
 fn what_is_done_without_is_on_record() {
     let brig = Brig::new();
     brig.run(["run", "--waive", "memory,cpu", "--", "true"])

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::Brig;
+use serde_json::Value;
 
 /// Sends a line every now and then to whoever connects, until they are gone.
 fn ticking() -> u16 {
@@ -72,8 +73,23 @@ fn a_session_is_opened_and_closed_from_outside() {
     brig.run(["session", "network", "show", "s"])
         .exits(0)
         .prints(&format!("deny  {host}\n"));
-    let records = brig.run(["audit", "show", "--json", "--event", "allowlist_changed"]);
-    assert_eq!(records.exits(0).stdout().lines().count(), 2);
+    let records = |event| -> Vec<Value> {
+        let shown = brig.run(["audit", "show", "--json", "--event", event]);
+        let lines = shown.exits(0).stdout();
+        let record = |line| serde_json::from_str::<Value>(line).unwrap()["record"].take();
+        lines.lines().map(record).collect()
+    };
+    assert_eq!(records("allowlist_changed").len(), 2);
+    for event in ["egress_decided", "egress_closed"] {
+        let [one] = &records(event)[..] else {
+            panic!("{event}: {:?}", records(event));
+        };
+        assert_eq!(one["allowed"], true, "{one}");
+        assert_eq!(one["host"], "127.0.0.1", "{one}");
+        assert_eq!(one["port"], port, "{one}");
+        let received = one["carried"]["received"].as_u64();
+        assert_eq!(received > Some(4), event == "egress_closed", "{one}");
+    }
 }
 
 #[test]
