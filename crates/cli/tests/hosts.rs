@@ -379,12 +379,30 @@ fn a_session_follows_the_lists_of_its_user() {
         done.stdout().trim().to_owned()
     };
     assert_eq!((exec("s"), exec("t")), ("hello".into(), "hello".into()));
+    let says = format!("network: user config allows 1 host: {host}\n");
+    brig.run(["session", "exec", "s", "--", "true"])
+        .complains(&says);
+    let both = format!("{says}network: --allow allows 1 host: {host}\n");
+    let change = format!("network: session blocks 1 host: {host}\n");
+    brig.run(["session", "network", "deny", "t", &host])
+        .exits(0);
+    let told = brig.run(["session", "exec", "t", "--", "true"]).stderr();
+    let mut told: Vec<&str> = told.lines().collect();
+    told.sort_unstable();
+    let told_all = both + &change;
+    let mut all: Vec<&str> = told_all.lines().collect();
+    all.sort_unstable();
+    assert_eq!(told, all, "a line for each layer");
+    brig.run(["session", "network", "allow", "t", &host])
+        .exits(0);
     sandbox(&brig, &["deny", &host]).exits(0);
     assert_eq!(
         exec("s"),
         "off",
         "what was taken back is taken back here too"
     );
+    brig.run(["session", "exec", "s", "--", "true"])
+        .stays_silent();
     assert_eq!(
         exec("t"),
         "hello",

@@ -44,10 +44,15 @@ pub fn plan(
         identity: *identity,
     };
     let rootfs = match plan.rootfs() {
-        Some(rootfs) => Some(Source::Path {
-            path: utf8(rootfs)?,
-            identity: None,
-        }),
+        Some(rootfs) => {
+            if plan.network().is_on() {
+                builder.resolver();
+            }
+            Some(Source::Path {
+                path: utf8(rootfs)?,
+                identity: None,
+            })
+        }
         None => {
             builder.system(plan.read_only_root())?;
             builder.etc()?;
@@ -165,14 +170,22 @@ impl Builder {
                 "/etc/nsswitch.conf",
                 "passwd: files\ngroup: files\nhosts: files dns\n",
             ),
-            ("/etc/resolv.conf", "nameserver 127.0.0.1\n"),
         ] {
             self.steps.push(Step::File {
                 path: path.into(),
                 content: content.into(),
             });
         }
+        self.resolver();
         Ok(())
+    }
+
+    /// Ours, whatever a root that was given has: nobody else could be asked.
+    fn resolver(&mut self) {
+        self.steps.push(Step::File {
+            path: "/etc/resolv.conf".into(),
+            content: "nameserver 127.0.0.1\n".into(),
+        });
     }
 
     fn dev(&mut self) {

@@ -214,3 +214,43 @@ async fn connections_end_with_what_opened_them_and_are_on_record() {
     }
     session.destroy().await.unwrap();
 }
+
+/// A root with nothing but a shell in it.
+fn small_root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let listing = std::process::Command::new("ldd").arg("/bin/sh").output();
+    let text = String::from_utf8(listing.unwrap().stdout).unwrap();
+    let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain(["/bin/sh"]) {
+        let place = root.path().join(file.trim_start_matches('/'));
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::copy(file, &place).unwrap();
+    }
+    std::fs::create_dir(root.path().join("etc")).unwrap();
+    root
+}
+
+#[tokio::test]
+async fn a_root_that_was_given_asks_our_resolver() {
+    let show = "while read line; do echo \"$line\"; done </etc/resolv.conf";
+    let (file, link) = (small_root(), small_root());
+    let own = "nameserver 192.0.2.1\nsearch corp.test\n";
+    std::fs::write(file.path().join("etc/resolv.conf"), own).unwrap();
+    std::fs::write(link.path().join("etc/stub"), own).unwrap();
+    std::os::unix::fs::symlink("stub", link.path().join("etc/resolv.conf")).unwrap();
+    for root in [&file, &link] {
+        for (rules, said) in [
+            (&["a.invalid".to_owned()][..], "nameserver 127.0.0.1\n"),
+            (&[], own),
+        ] {
+            let config = SessionConfig {
+                rootfs: Some(root.path().to_owned()),
+                ..allow(rules)
+            };
+            let (_, text) = run(config, Request::command(["/bin/sh", "-c", show])).await;
+            assert_eq!(text, said, "{rules:?}");
+        }
+    }
+    let kept = std::fs::read_to_string(file.path().join("etc/resolv.conf"));
+    assert_eq!(kept.unwrap(), own, "the root itself stays as it is");
+}

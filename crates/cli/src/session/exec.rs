@@ -7,7 +7,7 @@ use crate::args::ExecArgs;
 use crate::drive::{Finished, drive};
 use crate::failure::Failure;
 use crate::policy::load;
-use crate::{answer, json, run};
+use crate::{answer, json, network, run};
 
 pub async fn run(args: &ExecArgs) -> u8 {
     match attempt(args).await {
@@ -31,6 +31,7 @@ async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
     request.facts = load::extra(&args.facts)?;
     request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
     let session = find::open_now(&args.session).await?;
+    network::announce(&session.network()?, &[]);
     let finished = drive(session.start(request), run::attachment(streams, args.json)).await;
     let finished = finished.map_err(|failure| for_the_operator(failure, args));
     close(&session, finished).await

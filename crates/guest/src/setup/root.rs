@@ -92,7 +92,8 @@ fn given_root(
             SetupStep::Private { target, .. } => drop(names.folder(target, 0o755)?),
             SetupStep::Folder { path, mode } => drop(names.folder(path, *mode)?),
             SetupStep::Pts => drop(names.folder("/dev/pts", 0o755)?),
-            SetupStep::Symlink { .. } | SetupStep::File { .. } => {}
+            SetupStep::File { path, .. } => drop(names.file(path)?),
+            SetupStep::Symlink { .. } => {}
         }
     }
     names.folder("/proc", 0o755)?;

@@ -154,6 +154,17 @@ fn condition(
         .fix(format!("did you mean `{meant}`?"));
         reader.log.warning(field_at, &field_entry, fault);
     }
+    if ["host", "port"].contains(&&*field.value) {
+        let fault = Fault::new(
+            "policy.field",
+            format!(
+                "{} is known only where the caller adds it; connections are not decided by rules",
+                quoted(&field.value)
+            ),
+        )
+        .fix("name the hosts that may be reached in `network_allowlist`");
+        reader.log.warning(field_at, &field_entry, fault);
+    }
     if let Some(fault) = unfit(operator, &value.value) {
         match reader.compat {
             Compat::Strict => reader.log.error(at, &value_entry, fault),

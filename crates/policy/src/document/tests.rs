@@ -427,3 +427,25 @@ fn the_digest_is_of_the_meaning_not_of_the_text() {
         "sha256:49b0b36dc531f366476ad254ced181c8aecc8310a194768ce4637e3b0dbf4ea8"
     );
 }
+
+#[test]
+fn a_rule_over_a_host_says_that_it_decides_no_connection() {
+    let rule = |field: &str| {
+        let text = format!(
+            "rules:\n  - {{name: a, condition: {{field: {field}, operator: eq, value: x}}, action: deny}}\n"
+        );
+        let loaded = Document::load("p.yaml", text.into_bytes(), Compat::Strict);
+        let warnings = loaded.expect("sound").warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for field in ["host", "port"] {
+        let [warning] = &rule(field)[..] else {
+            panic!("{field}");
+        };
+        assert!(
+            warning.contains("connections are not decided by rules"),
+            "{warning}"
+        );
+    }
+    assert!(rule("program").is_empty(), "control");
+}

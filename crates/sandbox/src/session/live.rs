@@ -118,11 +118,7 @@ impl Inner {
         }
         let store = shared.place.durable();
         let file = store.map(|store| store.network_file(&self.owner.agent, &self.owner.session));
-        let changed = self.own_network(file.as_ref())?;
-        config.network.layers.push(changed);
-        if let Some(user) = &shared.user_network {
-            config.network.replace(user.clone());
-        }
+        config.network = self.network_now(shared, file.as_ref())?;
         let plan = shared.plan(&config, layers)?;
         let instance: Arc<dyn Instance> = shared.backend.create(&plan).await?.into();
         if let Some(file) = file.filter(|_| instance.network().is_some()) {

@@ -5,15 +5,41 @@ use std::time::Duration;
 
 use brig_egress::{Layer, LayerKind, Rules};
 
+use super::Session;
 use super::inner::Inner;
-use crate::shared::lock;
+use crate::config::NetworkConfig;
+use crate::shared::{Shared, lock};
 use crate::store::NetworkFile;
 use crate::{Instance, Result};
 
 /// How soon a change that another process made is seen.
 const LOOK: Duration = Duration::from_millis(200);
 
+impl Session {
+    /// What it may reach: what it was created with, what was changed since, and what its user allows
+    /// and blocks.
+    pub fn network(&self) -> Result<NetworkConfig> {
+        let owner = &self.inner.owner;
+        let store = self.shared.place.durable();
+        let file = store.map(|store| store.network_file(&owner.agent, &owner.session));
+        self.inner.network_now(&self.shared, file.as_ref())
+    }
+}
+
 impl Inner {
+    pub(super) fn network_now(
+        &self,
+        shared: &Shared,
+        file: Option<&NetworkFile>,
+    ) -> Result<NetworkConfig> {
+        let mut network = self.config.network.clone();
+        network.layers.push(self.own_network(file)?);
+        if let Some(user) = &shared.user_network {
+            network.replace(user.clone());
+        }
+        Ok(network)
+    }
+
     /// What was changed of the network since the session was created.
     pub(crate) fn own_network(&self, file: Option<&NetworkFile>) -> Result<Layer> {
         match file {
