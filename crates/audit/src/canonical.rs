@@ -51,7 +51,7 @@ impl Texts {
         Ok(self.sheet.text.len() - start)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(&0).chain(&self.ends);
         let pieces = starts.zip(&self.ends);
         pieces.map(|(start, end)| &self.sheet.text[*start..*end])

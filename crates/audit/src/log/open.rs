@@ -12,7 +12,7 @@ use super::lines::Lines;
 use super::nodes::{self, NodeFile};
 use super::read::Snapshot;
 use super::segment::{self, Segment};
-use super::writer::{HEAD, Writer, follow, open_head, own_record};
+use super::writer::{HEAD, Room, Writer, follow, open_head, own_record};
 use crate::line::Line;
 use crate::note::SecretKey;
 use crate::tree::Frontier;
@@ -61,6 +61,7 @@ fn begin(folder: Folder, options: Options) -> Result<Writer> {
         segment,
         frontier: Frontier::default(),
         last: Hash::ZERO,
+        room: Room::default(),
         repairs: Vec::new(),
         published: 0,
         broken: None,
@@ -92,6 +93,7 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
         segment,
         frontier,
         last,
+        room: Room::default(),
         repairs: Vec::new(),
         published: head.size,
         broken: None,

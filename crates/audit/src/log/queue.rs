@@ -88,13 +88,13 @@ impl Queue {
             Want::Written if self.shared.interval.is_some() => {
                 self.need_thread()?;
                 let mut orders = self.shared.orders();
-                let since = orders
-                    .unsynced
-                    .take()
-                    .map_or_else(Instant::now, |old| old.1);
-                orders.unsynced = Some((mark, since));
+                let waiting = orders.unsynced.as_ref().map(|(_, since)| *since);
+                orders.unsynced = Some((mark, waiting.unwrap_or_else(Instant::now)));
                 drop(orders);
-                self.shared.changed.notify_all();
+                // Otherwise the thread knows already when it has to look.
+                if waiting.is_none() {
+                    self.shared.changed.notify_all();
+                }
             }
             Want::Written => {}
         }

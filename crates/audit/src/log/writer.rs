@@ -39,12 +39,32 @@ pub(crate) struct Writer {
     pub frontier: Frontier,
     /// The hash of the last line.
     pub last: Hash,
+    /// Room for lines and nodes, kept from one time to the next.
+    pub room: Room,
     /// Records of repairs that wait to be written.
     pub repairs: Vec<String>,
     /// The size of the newest head that was seen on disk.
     pub published: u64,
     /// Why nothing more may be written.
     pub broken: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    lines: Vec<u8>,
+    nodes: Vec<u8>,
+}
+
+impl Room {
+    /// More than this is given back.
+    const KEPT: usize = 1 << 20;
+
+    fn clear(&mut self) {
+        for bytes in [&mut self.lines, &mut self.nodes] {
+            bytes.clear();
+            bytes.shrink_to(Self::KEPT);
+        }
+    }
 }
 
 impl Writer {
@@ -85,17 +105,24 @@ impl Writer {
     }
 
     /// Adds lines at the end. The lock is held, and everything before was read.
-    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
-        // What a line adds to its record takes less than 256 bytes, and two nodes are 64.
-        let (count, bytes) = records.clone().fold((0, 0), |(count, bytes), record| {
-            (count + 1, bytes + record.len())
-        });
-        let mut lines = Vec::with_capacity(bytes + 256 * count);
-        let mut nodes = Vec::with_capacity(64 * count);
+    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a str>) -> Result<()> {
+        let mut room = std::mem::take(&mut self.room);
+        let added = self.add_in(&mut room, records);
+        room.clear();
+        self.room = room;
+        added
+    }
+
+    fn add_in<'a>(
+        &mut self,
+        room: &mut Room,
+        records: impl Iterator<Item = &'a str>,
+    ) -> Result<()> {
+        let Room { lines, nodes } = room;
         let mut frontier = self.frontier.clone();
         let mut last = self.last;
         for record in records {
-            last = line::write(record, frontier.size(), &last, &mut lines);
+            last = line::write(record, frontier.size(), &last, lines);
             frontier.push(last, |hash| nodes.extend_from_slice(&hash.0));
         }
         if lines.is_empty() {
@@ -107,9 +134,9 @@ impl Writer {
         }
         // The nodes go first, so that no line is ever without them.
         self.nodes
-            .write(self.size(), &nodes)
+            .write(self.size(), nodes)
             .map_err(LogError::io("write", &self.folder.file(super::nodes::NAME)))?;
-        if let Err(error) = (&*self.segment.file).write_all(&lines) {
+        if let Err(error) = (&*self.segment.file).write_all(lines) {
             // What is left of a line would be cut off anyway by whoever comes next.
             let _ = self.segment.cut(self.segment.offset);
             return Err(LogError::io("write", &self.segment.path)(error));
