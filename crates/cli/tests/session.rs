@@ -164,6 +164,25 @@ fn files_are_copied_in_and_out_and_never_replaced_silently() {
     assert_eq!(object, json!({ "path": "d.txt", "bytes": 6 }));
 }
 
+/// What can't be looked at may hold a file of that name.
+#[test]
+fn a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one() {
+    let brig = Brig::new();
+    create(&brig, "s");
+    brig.write("a.txt", "new");
+    let inside = |script: &str| brig.run(["session", "exec", "s", "--", "sh", "-c", script]);
+    inside("mkdir d && printf old >d/a.txt && chmod 300 d").exits(0);
+    brig.run(["session", "cp", "a.txt", "s:d/a.txt"]).exits(125);
+    inside("cat d/a.txt").prints("old");
+    inside("chmod 700 d").exits(0);
+    brig.run(["session", "cp", "--force", "a.txt", "s:d/a.txt"])
+        .exits(0);
+    inside("cat d/a.txt").prints("new");
+    brig.run(["session", "cp", "a.txt", "s:none/a.txt"])
+        .exits(0);
+    inside("cat none/a.txt").prints("new");
+}
+
 #[test]
 fn what_comes_out_is_not_executable() {
     let brig = Brig::new();

@@ -167,8 +167,14 @@ async fn kind_inside(session: &Session, path: &str) -> Result<Option<FileKind>, 
         return Ok(Some(FileKind::Folder));
     }
     let folder = if folder.is_empty() { "." } else { folder };
-    // A folder that is not there holds nothing; copying into it says so better.
-    let entries = session.list_files(folder).await.unwrap_or_default();
+    let entries = match session.list_files(folder).await {
+        Ok(entries) => entries,
+        // A folder that is not there holds nothing.
+        Err(_) if folder != "." && Box::pin(kind_inside(session, folder)).await?.is_none() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
     Ok(entries
         .into_iter()
         .find(|entry| entry.raw == name.as_bytes())
