@@ -2,11 +2,40 @@
 //! messages, by an ordinary test of the `egress` crate.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use async_trait::async_trait;
 use brig_egress::parse::{FirstBytes, first_bytes, socks_request, tls_name};
-use brig_egress::{Closed, Decided, Gateway, Host, Layer, LayerKind, Record, Rule, RuleSet};
+use brig_egress::{
+    Closed, Decided, Dial, Entry, Gateway, Host, Layer, LayerKind, Name, Record, Resolve, Rule,
+    RuleSet,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-struct Nowhere;
+const PUBLIC: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(93, 184, 216, 34));
+
+/// Where nobody answers. Counts who was dialled.
+#[derive(Clone, Default)]
+struct Nowhere(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Resolve for Nowhere {
+    async fn resolve(&self, name: &Name) -> io::Result<Vec<IpAddr>> {
+        assert_eq!(name.as_str(), "good.example", "no other is looked up");
+        Ok(vec![PUBLIC])
+    }
+}
+
+#[async_trait]
+impl Dial for Nowhere {
+    async fn dial(&self, address: SocketAddr) -> io::Result<tokio::net::TcpStream> {
+        assert_eq!(address.ip(), PUBLIC, "no other is dialled");
+        self.0.fetch_add(1, SeqCst);
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+}
 
 impl Record for Nowhere {
     fn decided(&self, _: &Decided) -> io::Result<()> {
@@ -17,11 +46,15 @@ impl Record for Nowhere {
 }
 
 /// A gateway that knows one name.
-pub struct Gate(Gateway);
+pub struct Gate {
+    gateway: Gateway,
+    nowhere: Nowhere,
+    runtime: tokio::runtime::Runtime,
+}
 
 /// Sound inputs of each kind.
 #[allow(dead_code, reason = "the fuzz target finds its own")]
-pub const SEEDS: [&[&[u8]]; 5] = [
+pub const SEEDS: [&[&[u8]]; 6] = [
     &[
         b"*.b\xc3\xbccher.example:8080",
         b"[fd00::/8]:*",
@@ -45,13 +78,45 @@ pub const SEEDS: [&[&[u8]]; 5] = [
         b"\x16\x03\x01\x00\x05hello",
         b"PRI * HTTP/2.0\r\n",
     ],
+    &[
+        b"GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+        b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 5\r\n\r\nhello",
+        b"CONNECT good.example:80 HTTP/1.1\r\nHost: good.example:80\r\n\r\n",
+        b"\x05\x01\x00\x05\x01\x00\x03\x0cgood.example\x01\xbb",
+    ],
 ];
 
 impl Gate {
     pub fn new() -> Self {
         let rule = Rule::parse("good.example").expect("a rule");
         let layer = Layer::new(LayerKind::Run).allow([rule]);
-        Self(Gateway::builder(RuleSet::new(vec![layer]), Nowhere).build())
+        let nowhere = Nowhere::default();
+        let gateway = Gateway::builder(RuleSet::new(vec![layer]), nowhere.clone())
+            .resolve(nowhere.clone())
+            .dial(nowhere.clone())
+            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().expect("a runtime");
+        Self {
+            gateway,
+            nowhere,
+            runtime,
+        }
+    }
+
+    /// Says all of it to the proxy. Whether that led to the one host.
+    fn ask(&self, bytes: &[u8]) -> bool {
+        let before = self.nowhere.0.load(SeqCst);
+        let (mut near, far) = tokio::io::duplex(64 * 1024);
+        let asking = async move {
+            let _ = near.write_all(bytes).await;
+            let _ = near.shutdown().await;
+            let _ = near.read_to_end(&mut Vec::new()).await;
+        };
+        let serving = self.gateway.connection(far, Entry::Proxy, None);
+        self.runtime
+            .block_on(async { tokio::join!(serving, asking) });
+        self.nowhere.0.load(SeqCst) > before
     }
 
     /// Reads the bytes as one of the kinds. Whether they are one.
@@ -82,7 +147,7 @@ impl Gate {
                 }
                 _ => false,
             },
-            3 => self.0.answer_dns(bytes).is_some_and(|answer| {
+            3 => self.gateway.answer_dns(bytes).is_some_and(|answer| {
                 assert_eq!(
                     answer.get(..2),
                     bytes.get(..2),
@@ -91,6 +156,7 @@ impl Gate {
                 // No error, one answer.
                 answer.get(3).is_some_and(|flags| flags & 15 == 0)
             }),
+            5 => self.ask(bytes),
             _ => {
                 drop(tls_name(bytes));
                 let first = first_bytes(bytes);

@@ -88,6 +88,23 @@ fn whoever_is_nearest_decides_whether_there_is_a_sandbox() {
     }
 }
 
+/// Only the reference is looked up: a file, an alias or a flag behind it is a word like any other.
+#[test]
+fn what_follows_the_reference_is_the_agents_own() {
+    let brig = brig("sandbox: true");
+    brig.write("other.yaml", "no agent: [\n");
+    brig.run(["alias", "add", "t", "agent.yaml", "--sandbox=false"])
+        .exits(0);
+    let words = ["./agent.yaml", "--", "other.yaml", "t", "--sandbox=false"];
+    run(&brig, &words)
+        .exits(0)
+        .prints("inside other.yaml t --sandbox=false\n");
+    run(&brig, &["t", "./agent.yaml"])
+        .exits(0)
+        .prints("outside ./agent.yaml\n");
+    run(&brig, &["other.yaml"]).exits(125);
+}
+
 #[test]
 fn an_agent_without_a_sandbox_is_on_record_and_keeps_its_exit_code() {
     let brig = Brig::new();

@@ -241,6 +241,53 @@ fn hosts_stand_only_in_the_configuration_and_the_evidence() {
     );
 }
 
+/// There is no telemetry, and nothing is looked up that is only talked about.
+#[test]
+fn no_command_about_hosts_opens_a_socket() {
+    let brig = Brig::new();
+    let traced = |command: &std::process::Command| {
+        let file = brig.home().join("trace");
+        let done = std::process::Command::new("strace")
+            .args([
+                "-f",
+                "-qq",
+                "-e",
+                "trace=socket,connect,sendto,sendmsg",
+                "-o",
+            ])
+            .arg(&file)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .current_dir(brig.home())
+            .output();
+        let calls = fs::read_to_string(&file).unwrap_or_default();
+        (done.is_ok_and(|done| done.status.success()), calls)
+    };
+    let mut control = std::process::Command::new("/usr/bin/python3");
+    control.args(["-c", "import socket; socket.socket()"]);
+    let (worked, calls) = traced(&control);
+    if !worked {
+        return brig_testing::skip("hosts without a socket", "strace can't be used here");
+    }
+    assert!(calls.contains("socket("), "control: {calls}");
+    for words in [
+        &["allow", "corp.example.com"][..],
+        &["block", "bad.example.com"],
+        &["list"],
+        &["check", "corp.example.com"],
+        &["deny", "corp.example.com"],
+    ] {
+        let (worked, calls) = traced(&brig.command([&["sandbox"], words].concat()));
+        assert!(worked, "{words:?}");
+        assert_eq!(calls, "", "{words:?}");
+    }
+}
+
 #[test]
 fn a_check_names_the_rule_the_layer_and_the_reason() {
     let brig = Brig::new();

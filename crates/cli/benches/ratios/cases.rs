@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use brig_egress::{Layer, LayerKind, Rule};
 use brig_linux::clone::{ALL_NAMESPACES, Gated, spawn_gated};
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, ExecutionStatus, Report, Sandbox, Session, SessionConfig};
@@ -23,6 +24,8 @@ pub const BWRAP_PYTHON: &str = "bwrap --unshare-all python3 -c pass";
 pub const BRIG_TRUE: &str = "brig run -- /bin/true";
 pub const BRIG_PYTHON: &str = "brig run -c pass";
 pub const LIBRARY_WHOLE: &str = "library: create + exec /bin/true + destroy";
+pub const NETWORK_OFF: &str = "library: create + destroy";
+pub const NETWORK_ON: &str = "library: create + destroy, with a network";
 pub const LIBRARY_ONCE: &str = "library: run_once /bin/true";
 pub const LIVE_TRUE: &str = "library: exec /bin/true in a live session";
 pub const LIVE_PYTHON: &str = "library: exec python3 -c pass in a live one";
@@ -104,6 +107,24 @@ fn library<'a>(runtime: &'a Runtime, cases: &mut Vec<Case<'a>>) {
         Ok(live) => live,
         Err(why) => return println!("library: left out: {why}"),
     };
+    for (name, rules) in [(NETWORK_OFF, &[][..]), (NETWORK_ON, &["example.org"])] {
+        let rules = rules.iter().filter_map(|rule| Rule::parse(rule).ok());
+        let mut config = SessionConfig::default();
+        config.network.layers = vec![Layer::new(LayerKind::Run).allow(rules)];
+        let owned = sandbox.clone();
+        cases.push(Case {
+            name,
+            base: Some(NETWORK_OFF),
+            run: Box::new(move || {
+                runtime.block_on(async {
+                    let agent = agent();
+                    let session = owned.create_session(&agent, None, config.clone());
+                    let session = session.await.map_err(|error| error.to_string())?;
+                    session.destroy().await.map_err(|error| error.to_string())
+                })
+            }),
+        });
+    }
     let python = live.clone();
     let owned = sandbox.clone();
     cases.push(Case {

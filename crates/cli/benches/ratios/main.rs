@@ -97,6 +97,9 @@ fn targets(stats: &[Row]) -> Vec<String> {
         whole.map(|stats| stats.p99),
         20,
     );
+    let (off, on) = (of(cases::NETWORK_OFF), of(cases::NETWORK_ON));
+    let added = (off.zip(on)).map(|(off, on)| on.median.saturating_sub(off.median));
+    within(cases::NETWORK_ON, "more than without", added, 2);
     within(
         cases::LIVE_TRUE,
         "median",
