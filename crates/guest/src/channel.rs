@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 #[derive(Debug)]
 pub struct Channel {
-    stream: OwnedFd,
+    input: OwnedFd,
+    output: OwnedFd,
     decoder: Decoder,
     outgoing: Vec<u8>,
     sent: usize,
@@ -19,10 +20,17 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn new(stream: OwnedFd) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&stream, true)?;
+    /// Over one descriptor, or one for each direction.
+    pub fn new(input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Self> {
+        let output = match output {
+            Some(output) => output,
+            None => rustix::io::fcntl_dupfd_cloexec(&input, 3)?,
+        };
+        rustix::io::ioctl_fionbio(&input, true)?;
+        rustix::io::ioctl_fionbio(&output, true)?;
         Ok(Self {
-            stream,
+            input,
+            output,
             decoder: Decoder::default(),
             outgoing: Vec::new(),
             sent: 0,
@@ -30,8 +38,12 @@ impl Channel {
         })
     }
 
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+    pub fn input(&self) -> BorrowedFd<'_> {
+        self.input.as_fd()
+    }
+
+    pub fn output(&self) -> BorrowedFd<'_> {
+        self.output.as_fd()
     }
 
     pub fn has_outgoing(&self) -> bool {
@@ -96,7 +108,7 @@ impl Channel {
     /// Writes what the socket takes.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.has_outgoing() {
-            match rustix::io::write(&self.stream, &self.outgoing[self.sent..]) {
+            match rustix::io::write(&self.output, &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => {
                     // With a slow reader it may never be empty: what was sent must not pile up.
@@ -119,7 +131,7 @@ impl Channel {
     pub fn flush_blocking(&mut self) -> io::Result<()> {
         while self.has_outgoing() {
             self.flush()?;
-            self.wait(PollFlags::OUT)?;
+            wait(&self.output, PollFlags::OUT)?;
         }
         Ok(())
     }
@@ -127,7 +139,7 @@ impl Channel {
     /// Reads what is there into the decoder. `false`: the other side is gone.
     pub fn fill(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 32 * 1024];
-        match rustix::io::read(&self.stream, &mut buffer) {
+        match rustix::io::read(&self.input, &mut buffer) {
             Ok(0) => Ok(false),
             Ok(count) => {
                 self.decoder.feed(&buffer[..count]);
@@ -152,18 +164,18 @@ impl Channel {
                     _ => Ok(None),
                 };
             }
-            self.wait(PollFlags::IN)?;
+            wait(&self.input, PollFlags::IN)?;
             if !self.fill()? {
                 return Ok(None);
             }
         }
     }
+}
 
-    fn wait(&self, flags: PollFlags) -> io::Result<()> {
-        match rustix::event::poll(&mut [PollFd::new(&self.stream, flags)], None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+fn wait(stream: &OwnedFd, flags: PollFlags) -> io::Result<()> {
+    match rustix::event::poll(&mut [PollFd::new(stream, flags)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -174,7 +186,7 @@ mod tests {
     #[test]
     fn a_slow_reader_does_not_make_sent_bytes_pile_up() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut channel = Channel::new(ours.into()).unwrap();
+        let mut channel = Channel::new(ours.into(), None).unwrap();
         let mut piece = vec![0; 32 * 1024];
         channel.send_data(1, &vec![7; 1024 * 1024]);
         channel.flush().unwrap();

@@ -12,10 +12,13 @@ use crate::{Failure, Step};
 pub const RUN: &str = "/run/brig";
 
 pub fn open_base(base: Base, workspace: &str) -> Result<OwnedFd, Failure> {
-    let path = match base {
+    open_folder(match base {
         Base::Workspace => workspace,
         Base::Run => RUN,
-    };
+    })
+}
+
+pub fn open_folder(path: &str) -> Result<OwnedFd, Failure> {
     rustix::fs::open(
         path,
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -34,13 +37,50 @@ fn open_beneath(base: &OwnedFd, path: &str, flags: OFlags, mode: u32) -> Result<
         true => OFlags::empty(),
         false => OFlags::NOCTTY | OFlags::NONBLOCK,
     };
-    rustix::fs::openat2(
-        base,
-        path,
-        flags | careful | OFlags::CLOEXEC,
-        Mode::from_raw_mode(mode),
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-    )
+    let flags = flags | careful | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(base, path, flags, mode, resolve) {
+        Err(Errno::NOSYS) => walk_beneath(base, path, flags, mode),
+        opened => opened,
+    }
+}
+
+/// The same, a name at a time, for kernels without that call.
+fn walk_beneath(base: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    if names.contains(&"..") {
+        return Err(Errno::XDEV);
+    }
+    let (last, above) = names.split_last().ok_or(Errno::NOENT)?;
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = rustix::fs::openat(base, ".", folder, Mode::empty())?;
+    for name in above {
+        at = match rustix::fs::openat(&at, *name, folder, Mode::empty()) {
+            Err(Errno::NOTDIR) if is_link(&at, name) => return Err(Errno::LOOP),
+            opened => opened?,
+        };
+    }
+    // With PATH a link itself would be opened.
+    if is_link(&at, last) {
+        return Err(Errno::LOOP);
+    }
+    rustix::fs::openat(&at, *last, flags | OFlags::NOFOLLOW, mode)
+}
+
+fn is_link(folder: &OwnedFd, name: &str) -> bool {
+    rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink())
+}
+
+/// The first of the folders that has an executable file of this name.
+pub fn find(name: &str, folders: &[String]) -> Option<String> {
+    let executable = |path: &String| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file())
+            && rustix::fs::access(path.as_str(), rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    let paths = folders.iter().map(|folder| format!("{folder}/{name}"));
+    paths.into_iter().find(executable)
 }
 
 fn require_file(file: &OwnedFd) -> Result<u64, Errno> {

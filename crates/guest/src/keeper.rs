@@ -1,6 +1,9 @@
 //! One execution: a keeper, process 1 of a namespace of its own, and the program under it. When
 //! the keeper ends, the kernel ends everything that is left in that namespace. What does not
 //! depend on the program is done before it is known, so that one keeper can wait in reserve.
+//!
+//! In a container there are no namespaces to be had: there a keeper adopts what its program leaves
+//! behind, and the guest ends it ([`crate::trees`]).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,9 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use brig_linux::clone::{self, Fork};
 use brig_linux::process;
-use brig_wire::{Confine, Setup, Spawn};
+use brig_wire::{Confine, Hello, Place, Spawn};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::DumpableBehavior;
 
@@ -95,7 +99,8 @@ impl Report {
 #[derive(Debug)]
 pub struct Keeper {
     pub pid: u32,
-    pub pidfd: OwnedFd,
+    /// Where it has a namespace of its own. Elsewhere, the end of `status` is its end.
+    pub pidfd: Option<OwnedFd>,
     /// Where it says how its program fared.
     pub status: OwnedFd,
     orders: OwnedFd,
@@ -103,40 +108,36 @@ pub struct Keeper {
 
 impl Keeper {
     /// With a filter that asks outside, whoever is to be asked is handed out over `handoff`.
-    pub fn start(
-        confine: &Confine,
-        setup: Option<&Setup>,
-        stdio: Stdio,
-        handoff: Option<&OwnedFd>,
-    ) -> io::Result<Self> {
+    pub fn start(hello: &Hello, stdio: Stdio, handoff: Option<&OwnedFd>) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let ((status, status_inside), (orders_inside, orders)) = (pipe()?, pipe()?);
-        match clone::fork(clone::EXECUTION_NAMESPACES)? {
-            Fork::Parent { pid, pidfd } => Ok(Self {
+        let forked = match &hello.place {
+            Place::Own(_) => match clone::fork(clone::EXECUTION_NAMESPACES)? {
+                Fork::Parent { pid, pidfd } => Some((pid, Some(pidfd))),
+                Fork::Child => None,
+            },
+            Place::Container(_) => clone::fork_filtered()?.map(|pid| (pid, None)),
+        };
+        match forked {
+            Some((pid, pidfd)) => Ok(Self {
                 pid,
                 pidfd,
                 status,
                 orders,
             }),
-            Fork::Child => keep(
-                confine,
-                setup,
-                &stdio,
-                orders_inside,
-                status_inside,
-                handoff,
-            ),
+            None => keep(hello, &stdio, orders_inside, status_inside, handoff),
         }
     }
 
     /// Whether it can still be told anything.
     pub fn is_alive(&self) -> bool {
-        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let end = self.pidfd.as_ref().unwrap_or(&self.status);
+        let mut ended = [PollFd::new(end, PollFlags::IN)];
         matches!(rustix::event::poll(&mut ended, Some(&NOW)), Ok(0))
     }
 
     /// Tells it what to run. Blocks until it has heard: it does nothing but listen.
-    pub fn order(self, spawn: &Spawn) -> io::Result<(u32, OwnedFd, OwnedFd)> {
+    pub fn order(self, spawn: &Spawn) -> io::Result<(u32, Option<OwnedFd>, OwnedFd)> {
         let bytes = brig_wire::to_bytes(spawn).map_err(io::Error::other)?;
         let mut orders = File::from(self.orders);
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
@@ -154,8 +155,7 @@ const NOW: Timespec = Timespec {
 };
 
 fn keep(
-    confine: &Confine,
-    setup: Option<&Setup>,
+    hello: &Hello,
     stdio: &Stdio,
     orders: OwnedFd,
     status: OwnedFd,
@@ -163,7 +163,8 @@ fn keep(
 ) -> ! {
     let mut kept = vec![orders.as_fd(), status.as_fd()];
     kept.extend(handoff.map(AsFd::as_fd));
-    let begun = prepare(confine, setup, stdio, &kept).and_then(|listener| {
+    let confine = &hello.confine;
+    let begun = prepare(hello, stdio, &kept).and_then(|listener| {
         let spawn = listen(orders)?;
         if let (Some(listener), Some(handoff)) = (listener, handoff) {
             hand_out(&listener, handoff, spawn.id)?;
@@ -226,8 +227,7 @@ fn fail(status: &OwnedFd, failure: Failure) -> ! {
 }
 
 fn prepare(
-    confine: &Confine,
-    setup: Option<&Setup>,
+    hello: &Hello,
     stdio: &Stdio,
     kept: &[BorrowedFd<'_>],
 ) -> Result<Option<OwnedFd>, Failure> {
@@ -236,18 +236,39 @@ fn prepare(
     rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
     // It may wait for long, and a file that it held open for writing could not be executed.
     process::close_all_but(kept).step("close descriptors")?;
-    if let Some(setup) = setup {
-        proc::mount(setup)?;
+    match &hello.place {
+        Place::Own(setup) => proc::mount(setup)?,
+        Place::Container(_) => adopt_orphans()?,
     }
     volunteer_for_oom()?;
     process::reset_signals().step("reset signals")?;
-    process::new_session_keyring().step("join a new keyring")?;
-    confine::drop_privileges()?;
+    new_keyring()?;
+    if let Place::Own(_) = &hello.place {
+        // In a container there are none to drop.
+        confine::drop_privileges()?;
+    }
+    let confine = &hello.confine;
     confine::rlimits(confine)?;
     // The keeper is under the filters too, and one installation serves both.
     let listener = confine::notify(confine)?;
     confine::seccomp(confine)?;
     Ok(listener)
+}
+
+/// Where the kernel can't do that, orphans go to the guest, and end with the last execution.
+fn adopt_orphans() -> Result<(), Failure> {
+    match rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(error) => Err(error).step("adopt orphans"),
+    }
+}
+
+fn new_keyring() -> Result<(), Failure> {
+    match process::new_session_keyring() {
+        // There are none to be had, so there is nothing in them.
+        Err(error) if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) => Ok(()),
+        joined => joined.step("join a new keyring"),
+    }
 }
 
 /// When memory runs out, the kernel takes a program rather than the guest. The file is ours only
@@ -291,12 +312,12 @@ fn try_become(confine: &Confine, spawn: &Spawn) -> Result<std::convert::Infallib
     confine::landlock(confine)?;
 
     // As a shell does: the first one that exists decides, but a forbidden one is passed over.
-    let mut error = io::Error::from(rustix::io::Errno::NOENT);
+    let mut error = io::Error::from(Errno::NOENT);
     for program in candidates {
         let failed = process::exec(&program, &argv, &env);
-        match rustix::io::Errno::from_io_error(&failed) {
-            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-            Some(rustix::io::Errno::ACCESS) => error = failed,
+        match Errno::from_io_error(&failed) {
+            Some(Errno::NOENT | Errno::NOTDIR) => {}
+            Some(Errno::ACCESS) => error = failed,
             _ => {
                 error = failed;
                 break;
@@ -310,7 +331,7 @@ fn candidates(argv: &[String], env: &[String]) -> Result<Vec<CString>, Failure> 
     let name = argv
         .first()
         .filter(|name| !name.is_empty())
-        .ok_or(rustix::io::Errno::NOENT);
+        .ok_or(Errno::NOENT);
     let name = name.step("execute")?;
     let path = env
         .iter()
@@ -354,7 +375,7 @@ fn ended(status: i32) -> Ended {
             Ok(Some(_)) => {}
             Ok(None) => break false,
             Err(error) => {
-                break error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error());
+                break error.raw_os_error() == Some(Errno::CHILD.raw_os_error());
             }
         }
     };

@@ -4,14 +4,21 @@
 
 mod channel;
 mod confine;
+mod container;
+mod denied;
 mod files;
 mod keeper;
 mod proc;
+mod relay;
 mod serve;
 mod setup;
 mod task;
+mod trees;
+mod usage;
+mod yard;
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use brig_wire::{FromGuest, Hello, ToGuest, VERSION};
 
@@ -47,12 +54,17 @@ impl Failure {
 }
 
 fn main() {
+    let argument = std::env::args().nth(1).unwrap_or_default();
+    if argument == "stdio" {
+        // Process 1 of a container: the stream is what it was started with.
+        let Ok((input, output)) = take_stdio() else {
+            exit(2)
+        };
+        serve(Channel::new(input, Some(output)), None, Vec::new())
+    }
     // The stream, a socket over which descriptors are handed out, and detached mounts: how many
     // of those is the one argument.
-    let mounts = std::env::args()
-        .nth(1)
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(0usize);
+    let mounts = argument.parse().unwrap_or(0usize);
     let Some(inherited) = brig_linux::process::take_inherited(2 + mounts) else {
         exit(2)
     };
@@ -60,15 +72,35 @@ fn main() {
     let (Some(stream), Some(handoff)) = (inherited.next(), inherited.next()) else {
         exit(2)
     };
-    let Ok(mut channel) = Channel::new(stream) else {
-        exit(2)
-    };
+    serve(
+        Channel::new(stream, None),
+        Some(handoff),
+        inherited.collect(),
+    )
+}
+
+/// Takes the standard streams away from where programs would inherit them.
+fn take_stdio() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::stdio::{dup2_stdin, dup2_stdout, stdin, stdout};
+    let input = rustix::io::fcntl_dupfd_cloexec(stdin(), 3)?;
+    let output = rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?;
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok((input, output))
+}
+
+fn serve(channel: io::Result<Channel>, handoff: Option<OwnedFd>, mounts: Vec<OwnedFd>) -> ! {
+    let Ok(mut channel) = channel else { exit(2) };
     let Some(hello) = greet(&mut channel) else {
         exit(2)
     };
-
-    match setup::run(&hello, &handoff, inherited.collect()) {
-        Ok(()) => channel.send(&FromGuest::Ready { version: VERSION }),
+    let yard = match setup::run(&hello, handoff.as_ref(), mounts) {
+        Ok(yard) => {
+            channel.send(&FromGuest::Ready { version: VERSION });
+            yard
+        }
         Err(failure) => {
             let errno = failure.errno();
             channel.send(&FromGuest::SetupFailed {
@@ -78,10 +110,10 @@ fn main() {
             let _ = channel.flush_blocking();
             exit(1);
         }
-    }
+    };
     // Only what asks outside needs it from now on.
-    let handoff = (!hello.confine.notify.is_empty()).then_some(handoff);
-    serve::run(channel, *hello, handoff);
+    let handoff = handoff.filter(|_| !hello.confine.notify.is_empty());
+    serve::run(channel, *hello, handoff, yard);
     exit(0)
 }
 

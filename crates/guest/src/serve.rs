@@ -3,37 +3,44 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use brig_transfer::{Bounds, Receiver, Sender, Stamps};
 use brig_wire::{Frame, FromGuest, Hello, Kind, MAX_DATA, Spawn, ToGuest};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::Failure;
 use crate::channel::Channel;
-use crate::files;
 use crate::task::{Prepared, Stdin, Task};
+use crate::yard::{self, Yard};
+use crate::{Failure, Step, files};
 
 /// No more is read from programs while this much waits to be sent.
 const BACKLOG: usize = 1024 * 1024;
 
 /// How long the guest waits after an execution before it prepares the next one: a sandbox for one
 /// execution is gone by then.
-const REST: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 5_000_000,
+const REST: Duration = Duration::from_millis(5);
+
+/// The file system itself says when it is full.
+const UNBOUNDED: Bounds = Bounds {
+    entries: u64::MAX,
+    bytes: u64::MAX,
 };
 
-pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>) {
+pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>, yard: Option<Yard>) {
     let mut guest = Guest {
         channel,
         hello,
         handoff,
+        yard,
         spare: None,
         wants_spare: true,
         tasks: Vec::new(),
         uploads: BTreeMap::new(),
         downloads: Vec::new(),
         lingering: Vec::new(),
+        saved: Stamps::default(),
     };
     if guest.channel.flush().is_ok() {
         // While the outside hears that we are ready and gets its first order to us.
@@ -44,15 +51,25 @@ pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>) {
 
 struct Upload {
     id: u32,
-    file: Result<OwnedFd, Failure>,
+    sink: Result<Sink, Failure>,
     bytes: u64,
+}
+
+enum Sink {
+    File(OwnedFd),
+    Tree(Box<Receiver>),
 }
 
 struct Download {
     id: u32,
     channel: u32,
-    file: OwnedFd,
+    source: Source,
     bytes: u64,
+}
+
+enum Source {
+    File(OwnedFd),
+    Tree(Box<Sender>),
 }
 
 struct Guest {
@@ -60,6 +77,8 @@ struct Guest {
     hello: Hello,
     /// Where keepers hand out who is to be asked.
     handoff: Option<OwnedFd>,
+    /// What only a guest in a container has.
+    yard: Option<Yard>,
     /// What the next execution will use. Only while there is none: it counts as a process.
     spare: Option<Prepared>,
     wants_spare: bool,
@@ -68,11 +87,15 @@ struct Guest {
     downloads: Vec<Download>,
     /// Keepers whose executions are over but whose namespaces are still being taken down.
     lingering: Vec<(u32, OwnedFd)>,
+    /// What was sent of the workspace already.
+    saved: Stamps,
 }
 
 /// What became ready.
 enum Ready {
     Channel,
+    Flush,
+    Yard(yard::Awaited),
     Ended(usize),
     Report(usize),
     Lingering,
@@ -97,7 +120,13 @@ impl Guest {
                         self.receive(frame)?;
                     }
                 }
-                Ready::Ended(task) => self.tasks[task].reap(),
+                Ready::Flush => {}
+                Ready::Yard(awaited) => {
+                    if let Some(yard) = &mut self.yard {
+                        yard.ready(awaited, &mut self.channel);
+                    }
+                }
+                Ready::Ended(task) => self.tasks[task].reap(false),
                 Ready::Report(task) => self.tasks[task].listen(),
                 Ready::Lingering => self.lingering.retain(|(pid, _)| {
                     matches!(brig_linux::process::wait(Some(*pid), false), Ok(None))
@@ -114,6 +143,7 @@ impl Guest {
             }
         }
         self.send_files();
+        self.sweep();
         self.finish();
         self.channel.flush()?;
         Ok(true)
@@ -121,22 +151,22 @@ impl Guest {
 
     fn wait(&self) -> io::Result<Vec<Ready>> {
         let mut what = vec![Ready::Channel];
-        let outgoing = if self.channel.has_outgoing() {
-            PollFlags::OUT
-        } else {
-            PollFlags::empty()
-        };
-        let mut fds = vec![PollFd::from_borrowed_fd(
-            self.channel.as_fd(),
-            PollFlags::IN | outgoing,
-        )];
+        let input = PollFd::from_borrowed_fd(self.channel.input(), PollFlags::IN);
+        let mut fds = vec![input];
+        if self.channel.has_outgoing() {
+            what.push(Ready::Flush);
+            let output = self.channel.output();
+            fds.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
+        }
         let takes_more = self.channel.backlog() < BACKLOG;
         let room_for = |download: &Download| self.channel.room(download.channel) > 0;
         let mut hurry = takes_more && self.downloads.iter().any(room_for);
         for (index, task) in self.tasks.iter().enumerate() {
             if !task.ended() {
-                what.push(Ready::Ended(index));
-                fds.push(PollFd::new(&task.pidfd, PollFlags::IN));
+                if let Some(pidfd) = &task.pidfd {
+                    what.push(Ready::Ended(index));
+                    fds.push(PollFd::new(pidfd, PollFlags::IN));
+                }
                 if !task.heard {
                     what.push(Ready::Report(index));
                     fds.push(PollFd::new(&task.status, PollFlags::IN));
@@ -160,19 +190,27 @@ impl Guest {
                 fds.push(PollFd::new(sink, PollFlags::OUT));
             }
         }
+        if let Some(yard) = &self.yard {
+            for (awaited, fd, flags) in yard.awaited(&self.channel, takes_more) {
+                what.push(Ready::Yard(awaited));
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
+            }
+        }
         for (_, pidfd) in &self.lingering {
             what.push(Ready::Lingering);
             fds.push(PollFd::new(pidfd, PollFlags::IN));
         }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
+        let patience = if hurry {
+            Some(Duration::ZERO)
+        } else if self.at_rest() {
+            Some(REST)
+        } else if self.tasks.is_empty() {
+            None
+        } else {
+            self.yard.as_ref().map(|yard| yard.patience(&self.tasks))
         };
-        let patience = match (hurry, self.at_rest()) {
-            (true, _) => Some(&now),
-            (false, true) => Some(&REST),
-            (false, false) => None,
-        };
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let patience = patience.as_ref();
         match rustix::event::poll(&mut fds, patience) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Vec::new()),
@@ -213,7 +251,7 @@ impl Guest {
         let prepared = match self.spare.take() {
             Some(spare) if fits(&spare) => spare,
             other => {
-                self.lingering.extend(other.map(Prepared::dismiss));
+                self.lingering.extend(other.and_then(Prepared::dismiss));
                 Prepared::new(&self.hello, self.handoff.as_ref(), spawn.terminal)?
             }
         };
@@ -255,6 +293,9 @@ impl Guest {
                 }
             }
             ToGuest::Kill { id } => {
+                if let Some(yard) = &mut self.yard {
+                    yard.relay.drop_visitor(id, &mut self.channel);
+                }
                 self.with(id, |task| task.kill());
                 self.uploads.retain(|_, upload| upload.id != id);
                 for ended in self.downloads.extract_if(.., |download| download.id == id) {
@@ -272,15 +313,39 @@ impl Guest {
                 mode,
                 channel,
             } => {
-                let file = files::create(base, &self.hello.workspace, &path, mode);
-                self.uploads.insert(channel, Upload { id, file, bytes: 0 });
+                let sink = files::create(base, &self.hello.workspace, &path, mode).map(Sink::File);
+                self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
+            }
+            ToGuest::Fill { id, channel } => {
+                let root = files::open_folder(&self.hello.workspace);
+                let sink = root.map(|root| Sink::Tree(Receiver::adding(root, UNBOUNDED).into()));
+                self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
+            }
+            ToGuest::Save { id, channel, fresh } => match self.save(fresh) {
+                Ok(sender) => self.downloads.push(Download {
+                    id,
+                    channel,
+                    source: Source::Tree(sender.into()),
+                    bytes: 0,
+                }),
+                Err(failure) => self.failed(id, failure),
+            },
+            ToGuest::Find { id, names, folders } => {
+                let paths = names.iter().map(|name| files::find(name, &folders));
+                let paths = paths.collect();
+                self.channel.send(&FromGuest::Found { id, paths });
+            }
+            ToGuest::Datagram { door, from, bytes } => {
+                if let Some(yard) = &self.yard {
+                    yard.relay.answer(door, from, &bytes);
+                }
             }
             ToGuest::Get { id, path, channel } => match files::open(&self.hello.workspace, &path) {
                 Ok((file, _)) => {
                     self.downloads.push(Download {
                         id,
                         channel,
-                        file,
+                        source: Source::File(file),
                         bytes: 0,
                     });
                 }
@@ -291,6 +356,13 @@ impl Guest {
                 Err(failure) => self.failed(id, failure),
             },
         }
+    }
+
+    fn save(&mut self, fresh: bool) -> Result<Sender, Failure> {
+        let before = std::mem::take(&mut self.saved);
+        let before = if fresh { Stamps::default() } else { before };
+        let root = files::open_folder(&self.hello.workspace)?;
+        Sender::new(root, before).step("read the workspace")
     }
 
     fn with(&self, id: u32, act: impl FnOnce(&Task)) {
@@ -304,12 +376,7 @@ impl Guest {
     }
 
     fn failed(&mut self, id: u32, failure: Failure) {
-        let errno = failure.errno();
-        self.channel.send(&FromGuest::Failed {
-            id,
-            step: failure.step,
-            errno,
-        });
+        failed(&mut self.channel, id, failure);
     }
 
     fn listing(&mut self, id: u32, entries: Vec<brig_wire::Entry>) {
@@ -334,17 +401,15 @@ impl Guest {
     fn data(&mut self, channel: u32, bytes: &[u8]) {
         if let Some(upload) = self.uploads.get_mut(&channel) {
             self.channel.grant(channel, bytes.len() as u32);
-            if let Ok(file) = &upload.file {
-                match write_all(file, bytes) {
+            if let Ok(sink) = &mut upload.sink {
+                match sink.take(bytes) {
                     Ok(()) => upload.bytes += bytes.len() as u64,
-                    Err(error) => {
-                        upload.file = Err(Failure {
-                            step: "write".into(),
-                            error: error.into(),
-                        });
-                    }
+                    Err(error) => upload.sink = Err(error).step("write"),
                 }
             }
+        } else if let Some(yard) = &mut self.yard
+            && yard.relay.data(channel, bytes, &mut self.channel)
+        {
         } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
             stdin.push(bytes, &mut self.channel);
         }
@@ -352,8 +417,8 @@ impl Guest {
 
     fn end(&mut self, channel: u32) {
         if let Some(upload) = self.uploads.remove(&channel) {
-            match upload.file {
-                Ok(_) => self.channel.send(&FromGuest::Done {
+            match upload.sink.and_then(Sink::finish) {
+                Ok(()) => self.channel.send(&FromGuest::Done {
                     id: upload.id,
                     bytes: upload.bytes,
                 }),
@@ -361,6 +426,8 @@ impl Guest {
             }
         } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
             stdin.end(&mut self.channel);
+        } else if let Some(yard) = &mut self.yard {
+            yard.relay.end(channel, &mut self.channel);
         }
     }
 
@@ -372,7 +439,7 @@ impl Guest {
                 continue;
             }
             let mut buffer = [0; MAX_DATA];
-            match rustix::io::read(&download.file, &mut buffer[..room]) {
+            match download.source.read(&mut buffer[..room]) {
                 Ok(0) => {
                     let (id, bytes) = (download.id, download.bytes);
                     self.channel.send_end(download.channel);
@@ -383,21 +450,36 @@ impl Guest {
                     self.channel.send_data(download.channel, &buffer[..count]);
                     download.bytes += count as u64;
                 }
-                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) if is_passing(&error) => {}
                 Err(error) => {
-                    let (id, errno) = (download.id, error.raw_os_error());
-                    self.channel.forget(download.channel);
-                    self.channel.send(&FromGuest::Failed {
-                        id,
+                    let failure = Failure {
                         step: "read".into(),
-                        errno,
-                    });
+                        error,
+                    };
+                    self.channel.forget(download.channel);
+                    failed(&mut self.channel, download.id, failure);
                     done.push(index);
                 }
             }
         }
         for index in done.into_iter().rev() {
-            self.downloads.remove(index);
+            if let Source::Tree(sender) = self.downloads.remove(index).source {
+                self.saved = sender.finish();
+            }
+        }
+    }
+
+    /// Ends what is left of executions that share a namespace with others.
+    fn sweep(&mut self) {
+        if self.tasks.iter().any(|task| task.orphans) {
+            let spare = self.spare.as_ref().map(Prepared::keeper);
+            yard::sweep(&mut self.tasks, spare);
+        }
+        if let Some(yard) = &mut self.yard
+            && !self.tasks.is_empty()
+            && let Some(usage) = yard.meter.glance()
+        {
+            self.channel.send(&FromGuest::Usage(usage));
         }
     }
 
@@ -406,6 +488,10 @@ impl Guest {
         while let Some(task) = self.tasks.get_mut(index) {
             match task.farewell() {
                 Some(message) => {
+                    // What it was stopped by must be known before its end is.
+                    if let Some(usage) = self.yard.as_mut().and_then(|yard| yard.meter.look()) {
+                        self.channel.send(&FromGuest::Usage(usage));
+                    }
                     self.channel.send(&message);
                     self.wants_spare = true;
                     self.lingering
@@ -413,6 +499,44 @@ impl Guest {
                 }
                 None => index += 1,
             }
+        }
+    }
+}
+
+fn failed(channel: &mut Channel, id: u32, failure: Failure) {
+    let errno = failure.errno();
+    let step = failure.step;
+    channel.send(&FromGuest::Failed { id, step, errno });
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+impl Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file) => Ok(rustix::io::read(file, buffer)?),
+            Source::Tree(sender) => sender.read(buffer),
+        }
+    }
+}
+
+impl Sink {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::File(file) => Ok(write_all(file, bytes)?),
+            Sink::Tree(receiver) => receiver.take(bytes),
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Sink::Tree(receiver) if !receiver.is_complete() => {
+                Err(io::Error::from(Errno::PROTO)).step("fill the workspace")
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -8,12 +8,12 @@ use brig_linux::process::ChildUsage;
 use brig_wire::{Exit, FromGuest, Hello, Spawn};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use rustix::termios::Winsize;
 
 use crate::channel::Channel;
 use crate::keeper::{Ended, Keeper, Report, Stdio};
-use crate::{Failure, Step, files};
+use crate::{Failure, Step, files, trees};
 
 /// What the program writes. Bytes beyond the limit are counted and dropped here.
 #[derive(Debug)]
@@ -143,13 +143,15 @@ impl Stdin {
 #[derive(Debug)]
 pub struct Task {
     pub id: u32,
-    keeper: u32,
-    pub pidfd: OwnedFd,
+    pub keeper: u32,
+    pub pidfd: Option<OwnedFd>,
     pub status: OwnedFd,
     report: Option<Report>,
     /// The status pipe has said all it will say.
     pub heard: bool,
     reaped: Option<ChildUsage>,
+    /// The keeper is gone, and what it kept may not be.
+    pub orphans: bool,
     terminal: Option<OwnedFd>,
     pub stdin: Option<Stdin>,
     pub streams: [Stream; 2],
@@ -176,8 +178,7 @@ impl Prepared {
             None => Ends::pipes(),
         }
         .step("make pipes")?;
-        let keeper = Keeper::start(&hello.confine, hello.setup.as_ref(), inside, handoff)
-            .step("start a process")?;
+        let keeper = Keeper::start(hello, inside, handoff).step("start a process")?;
         Ok(Self { keeper, ends })
     }
 
@@ -185,11 +186,18 @@ impl Prepared {
         self.keeper.is_alive()
     }
 
+    pub fn keeper(&self) -> u32 {
+        self.keeper.pid
+    }
+
     /// Ends it; what has to be reaped remains.
-    pub fn dismiss(self) -> (u32, OwnedFd) {
+    pub fn dismiss(self) -> Option<(u32, OwnedFd)> {
         let Keeper { pid, pidfd, .. } = self.keeper;
-        let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-        (pid, pidfd)
+        trees::kill(pid);
+        if pidfd.is_none() {
+            let _ = brig_linux::process::wait(Some(pid), true);
+        }
+        Some((pid, pidfd?))
     }
 }
 
@@ -206,6 +214,7 @@ impl Task {
             report: None,
             heard: false,
             reaped: None,
+            orphans: false,
             stdin: spawn.stdin.map(|channel| Stdin {
                 channel,
                 sink: Some(ends.stdin),
@@ -225,17 +234,20 @@ impl Task {
         })
     }
 
+    /// Ends the keeper, which nobody else has reaped, so that its number is still its own.
     pub fn kill(&self) {
-        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if self.reaped.is_none() {
+            trees::kill(self.keeper);
+        }
     }
 
     /// Signals the program itself: the one child that the keeper started.
     pub fn signal(&self, signal: i32) {
-        let path = format!("/proc/{0}/task/{0}/children", self.keeper);
-        let program = std::fs::read_to_string(path)
-            .ok()
-            .and_then(|children| children.split_whitespace().next()?.parse().ok())
-            .and_then(rustix::process::Pid::from_raw);
+        let program = match self.pidfd {
+            Some(_) => only_child(self.keeper),
+            None => trees::program_of(self.keeper),
+        };
+        let program = program.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         if let (Some(program), Some(signal)) = (program, Signal::from_named_raw(signal)) {
             let _ = rustix::process::kill_process(program, signal);
         }
@@ -255,6 +267,12 @@ impl Task {
     /// the end of the execution; otherwise the kernel is still ending the rest.
     pub fn listen(&mut self) {
         self.read_report();
+        if self.pidfd.is_none() {
+            // It has said all it has to say, or was killed.
+            self.kill();
+            self.reap(true);
+            return;
+        }
         if let Some(Report::Ended(Ended { alone: true, .. })) | Some(Report::Failed { .. }) =
             self.report
         {
@@ -262,11 +280,26 @@ impl Task {
         }
     }
 
-    /// The keeper has ended, and with it everything in its namespace.
-    pub fn reap(&mut self) {
-        if let Ok(Some((_, usage))) = brig_linux::process::wait(Some(self.keeper), false) {
-            self.reaped = Some(usage);
-            self.read_report();
+    /// The keeper has ended, and with it everything in its namespace; in a container, what is left
+    /// has to be ended first.
+    pub fn reap(&mut self, wait: bool) {
+        if let Ok(Some((_, usage))) = brig_linux::process::wait(Some(self.keeper), wait) {
+            self.reaped_with(usage);
+        }
+    }
+
+    pub fn reaped_with(&mut self, usage: ChildUsage) {
+        self.reaped = Some(usage);
+        self.read_report();
+        match self.pidfd {
+            Some(_) => self.conclude(),
+            None => self.orphans = true,
+        }
+    }
+
+    /// Nothing is left of what it kept.
+    pub fn buried(&mut self) {
+        if std::mem::take(&mut self.orphans) {
             self.conclude();
         }
     }
@@ -312,7 +345,8 @@ impl Task {
 
     /// The keeper, if it has to be reaped still.
     pub fn into_keeper(self) -> Option<(u32, OwnedFd)> {
-        self.reaped.is_none().then_some((self.keeper, self.pidfd))
+        let pidfd = self.pidfd.filter(|_| self.reaped.is_none())?;
+        Some((self.keeper, pidfd))
     }
 
     /// The last message of this execution, once its output is drained.
@@ -335,6 +369,12 @@ impl Task {
         exit.stderr_total = self.streams[1].total;
         Some(FromGuest::Exited(exit))
     }
+}
+
+fn only_child(keeper: u32) -> Option<u32> {
+    let path = format!("/proc/{keeper}/task/{keeper}/children");
+    let children = std::fs::read_to_string(path).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }
 
 fn winsize(rows: u16, columns: u16) -> Winsize {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use brig_sandbox::link::{GuestInstance, Stream};
 use brig_sandbox::{Backend, Controls, Error, Finding, Instance, Limits, Plan, Result};
-use brig_wire::{Hello, VERSION};
+use brig_wire::{Hello, Place, VERSION};
 use tokio::net::UnixStream;
 
 use crate::guard::{NativeGuard, Starting};
@@ -84,7 +84,7 @@ impl Backend for NativeBackend {
         let hello = Hello {
             version: VERSION,
             confine,
-            setup: Some(setup),
+            place: Place::Own(setup.into()),
             workspace: WORKSPACE.into(),
         };
 

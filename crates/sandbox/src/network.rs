@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use brig_audit::{Carried, Egress};
-use brig_egress::{Closed, Decided, Decision, Entry, Gateway, Record, Rules};
+use brig_egress::{Closed, Decided, Decision, Entry, Gateway, Pool, Record, Rules};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
@@ -26,13 +26,13 @@ pub enum Door {
     Udp(OwnedFd),
 }
 
-/// Dropped, it closes every connection: then nothing leads out of the sandbox.
-#[derive(Debug)]
+/// Dropped, with all its clones, it closes every connection: then nothing leads out of the sandbox.
+#[derive(Clone, Debug)]
 pub struct Network {
     gateway: Gateway,
     running: Arc<Running>,
-    _doors: Doors,
-    _serving: JoinSet<()>,
+    _doors: Option<Arc<Doors>>,
+    _serving: Arc<JoinSet<()>>,
 }
 
 impl Network {
@@ -63,9 +63,25 @@ impl Network {
         Ok(Self {
             gateway,
             running,
-            _doors: doors,
-            _serving: serving,
+            _doors: Some(Arc::new(doors)),
+            _serving: Arc::new(serving),
         })
+    }
+
+    /// For connections that are relayed. DNS hands out addresses from `pool` on.
+    pub fn relayed(rules: Rules, pool: Pool) -> Self {
+        let running = Arc::new(Running::default());
+        let gateway = Gateway::builder(rules, Book(Arc::clone(&running))).pool(pool);
+        Self {
+            gateway: gateway.build(),
+            running,
+            _doors: None,
+            _serving: Arc::default(),
+        }
+    }
+
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
     }
 
     /// The rules in force, to read and to change.

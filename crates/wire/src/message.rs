@@ -73,6 +73,30 @@ pub enum ToGuest {
         id: u32,
         path: String,
     },
+    /// Send the workspace on `channel`, as a stream of records: with what was sent the last time,
+    /// unless it is to be sent afresh.
+    Save {
+        id: u32,
+        channel: u32,
+        fresh: bool,
+    },
+    /// Put what comes on `channel`, a stream of records, into the workspace.
+    Fill {
+        id: u32,
+        channel: u32,
+    },
+    /// Look for programs of these names in these folders.
+    Find {
+        id: u32,
+        names: Vec<String>,
+        folders: Vec<String>,
+    },
+    /// What a datagram of [`FromGuest::Datagram`] is answered with.
+    Datagram {
+        door: u32,
+        from: ([u8; 4], u16),
+        bytes: Vec<u8>,
+    },
 }
 
 /// From the guest to Brig.
@@ -109,15 +133,77 @@ pub enum FromGuest {
         entries: Vec<Entry>,
         last: bool,
     },
+    /// Where the programs are that were looked for, in that order.
+    Found {
+        id: u32,
+        paths: Vec<Option<String>>,
+    },
+    /// How much is used, while something runs in a container.
+    Usage(Usage),
+    /// Somebody came to a door. Both sides send on `channel`, a number of the guest's choice that
+    /// has [`GUEST_CHANNEL`] set.
+    Dialled {
+        door: u32,
+        address: ([u8; 4], u16),
+        channel: u32,
+    },
+    /// Somebody sent a datagram to a door.
+    Datagram {
+        door: u32,
+        from: ([u8; 4], u16),
+        bytes: Vec<u8>,
+    },
+    /// A stand-in was started, under these words.
+    Denied {
+        words: Vec<String>,
+    },
+}
+
+/// Set in the numbers of channels that the guest opens.
+pub const GUEST_CHANNEL: u32 = 1 << 31;
+
+/// The most bytes of a datagram that is relayed.
+pub const MAX_DATAGRAM: usize = 4096;
+
+/// What a whole container uses, as its kernel tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processes that were killed for want of memory.
+    pub memory_kills: u64,
+    /// Processes that were refused.
+    pub refused: u64,
+    /// In use now, and the most since the beginning.
+    pub memory_bytes: u64,
+    pub peak_bytes: u64,
+    pub processes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     pub version: u16,
     pub confine: Confine,
-    /// Absent where something else (a container engine) has built the place already.
-    pub setup: Option<Setup>,
+    pub place: Place,
     pub workspace: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Place {
+    /// The guest builds it.
+    Own(Box<Setup>),
+    /// Something else, such as a container engine, has built it already.
+    Container(Container),
+}
+
+/// What a guest does in a container. It has no capabilities there, so executions share one process
+/// namespace, and what comes to its doors is relayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// What must be mounted, and its device and inode.
+    pub mounts: Vec<(String, (u64, u64))>,
+    pub doors: Vec<Door>,
+    /// Stand-ins for denied programs, if there are any: a folder that comes first in `PATH`, and a
+    /// pipe with a name where they tell that they were started.
+    pub denied: Option<(String, String)>,
 }
 
 /// What every program in the sandbox is held by, beside its namespaces.

@@ -5,8 +5,9 @@
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Denied, Door, Entry, EntryKind, Exit, FromGuest, Hello, Kind, Network, Rlimit,
-    Setup, Source, Spawn, Step, ToGuest, Transport, VERSION, encode_into, to_bytes,
+    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exit, FromGuest, GUEST_CHANNEL,
+    Hello, Kind, Network, Place, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, Usage,
+    VERSION, encode_into, to_bytes,
 };
 
 const INPUTS: usize = 100_000;
@@ -149,6 +150,28 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
             errno: 2,
         },
         FromGuest::Exited(exit),
+        FromGuest::Found {
+            id: 9,
+            paths: vec![None, Some("/usr/bin/python3".into())],
+        },
+        FromGuest::Usage(Usage {
+            memory_kills: 1,
+            processes: 7,
+            ..Usage::default()
+        }),
+        FromGuest::Dialled {
+            door: 2,
+            address: ([127, 128, 0, 1], 443),
+            channel: GUEST_CHANNEL | 1,
+        },
+        FromGuest::Datagram {
+            door: 1,
+            from: ([127, 0, 0, 1], 5353),
+            bytes: vec![0; 40],
+        },
+        FromGuest::Denied {
+            words: vec!["az".into(), "account".into()],
+        },
         FromGuest::Done {
             id: 4,
             bytes: 1 << 40,
@@ -253,7 +276,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             executable: Some(vec!["/usr/bin/python3".into()]),
             notify: vec![7, 8],
         },
-        setup: Some(setup),
+        place: Place::Own(setup.into()),
         workspace: "/workspace".into(),
     };
     let spawn = Spawn {
@@ -268,8 +291,33 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         output_limit: 1 << 20,
         scratch: Some("x1".into()),
     };
+    let inside = Hello {
+        place: Place::Container(Container {
+            mounts: vec![("/input".into(), (1, 2))],
+            doors: Vec::new(),
+            denied: Some(("/.brig/names".into(), "/.brig/denied".into())),
+        }),
+        ..hello.clone()
+    };
     let mut seeds: Vec<_> = [
         ToGuest::Hello(Box::new(hello)),
+        ToGuest::Hello(Box::new(inside)),
+        ToGuest::Save {
+            id: 5,
+            channel: 10,
+            fresh: true,
+        },
+        ToGuest::Fill { id: 6, channel: 11 },
+        ToGuest::Find {
+            id: 7,
+            names: vec!["python3".into()],
+            folders: vec!["/usr/bin".into()],
+        },
+        ToGuest::Datagram {
+            door: 1,
+            from: ([127, 0, 0, 1], 5353),
+            bytes: vec![0; 40],
+        },
         ToGuest::Spawn(Box::new(spawn)),
         ToGuest::Kill { id: 1 },
         ToGuest::Signal { id: 1, signal: 15 },

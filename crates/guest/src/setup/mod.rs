@@ -5,28 +5,40 @@ mod copy;
 mod denied;
 mod disk;
 mod handoff;
-mod network;
+pub mod network;
 mod root;
 mod sources;
 
+use std::io;
 use std::os::fd::OwnedFd;
 
-use brig_wire::{Hello, Setup};
+use brig_wire::{Hello, Place, Setup};
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Gid, Uid};
 
+use crate::yard::Yard;
 use crate::{Failure, Step, confine};
 
-pub fn run(hello: &Hello, handoff: &OwnedFd, mounts: Vec<OwnedFd>) -> Result<(), Failure> {
+pub fn run(
+    hello: &Hello,
+    handoff: Option<&OwnedFd>,
+    mounts: Vec<OwnedFd>,
+) -> Result<Option<Yard>, Failure> {
     let _ = rustix::thread::set_name(c"brig-guest");
-    // Neither signals of the caller's terminal nor its job control reach in.
-    rustix::process::setsid().step("leave the caller's session")?;
-    if let Some(setup) = &hello.setup {
-        build(setup, &hello.workspace, handoff, mounts)?;
-    }
+    let yard = match (&hello.place, handoff) {
+        (Place::Own(setup), Some(handoff)) => {
+            // Neither signals of the caller's terminal nor its job control reach in.
+            rustix::process::setsid().step("leave the caller's session")?;
+            build(setup, &hello.workspace, handoff, mounts)?;
+            None
+        }
+        (Place::Container(container), None) => Some(Yard::open(container)?),
+        _ => return Err(io::Error::from(Errno::INVAL)).step("find the place"),
+    };
     // The code beside us runs as the same user: it must not read or trace us.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .step("become undumpable")?;
-    Ok(())
+    Ok(yard)
 }
 
 fn build(

@@ -16,13 +16,14 @@ const BACKLOG: i32 = 1024;
 pub fn open(network: &Network, out: &OwnedFd) -> Result<(), Failure> {
     let (first, bits) = network.range;
     brig_linux::process::add_loopback_range(first, bits).step("add addresses to loopback")?;
-    let doors = network
-        .doors
-        .iter()
-        .map(|door| listen(door).step(format!("listen on port {}", door.port)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let doors = listen_on(&network.doors)?;
     let doors: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
     handoff::send(out, b'n', &doors)
+}
+
+pub fn listen_on(doors: &[Door]) -> Result<Vec<OwnedFd>, Failure> {
+    let listen = |door: &Door| listen(door).step(format!("listen on port {}", door.port));
+    doors.iter().map(listen).collect()
 }
 
 fn listen(door: &Door) -> rustix::io::Result<OwnedFd> {

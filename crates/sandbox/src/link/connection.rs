@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 
-use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
+use brig_wire::{Decoder, Frame, FromGuest, GUEST_CHANNEL, Kind, MAX_DATA, ToGuest, Usage, WINDOW};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::inbox::{self, Inbox, Incoming, Outbox};
@@ -24,6 +24,12 @@ impl std::fmt::Debug for Stream {
         f.debug_struct("Stream").finish_non_exhaustive()
     }
 }
+
+/// The request of which everything is an answer that nobody asked for.
+const UNASKED: u32 = u32::MAX;
+
+/// Visitors that may be in the house at once, more than an honest guest lets in.
+const VISITORS: usize = 1024;
 
 /// Where the frames of the guest go. Bounded by what was granted and by what one request may have
 /// waiting: a guest that sends more than that breaks the protocol and is cut off.
@@ -44,6 +50,7 @@ struct Shared {
     credit_came: Notify,
     outgoing: Outgoing,
     next: AtomicU32,
+    usage: watch::Sender<Usage>,
 }
 
 impl Shared {
@@ -79,6 +86,7 @@ impl Connection {
             credit_came: Notify::new(),
             outgoing: Outgoing::new(stream.to_guest),
             next: AtomicU32::new(1),
+            usage: watch::Sender::default(),
         });
         let (outbox, greeting) = inbox::pair();
         shared.routes().requests.insert(0, outbox);
@@ -120,6 +128,26 @@ impl Connection {
     /// A number nobody has used yet.
     pub fn number(&self) -> u32 {
         self.shared.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What a container uses, as its guest tells it.
+    pub fn usage(&self) -> watch::Receiver<Usage> {
+        self.shared.usage.subscribe()
+    }
+
+    /// Opens the way for what the guest tells without having been asked.
+    pub fn open_unasked(&self) -> Result<(Inbox, Route)> {
+        self.open(UNASKED, &[], &[])
+    }
+
+    /// The way of a visitor, which was opened when it came.
+    pub fn visitor(&self, channel: u32) -> Route {
+        Route {
+            shared: Arc::clone(&self.shared),
+            id: channel,
+            channels: vec![channel],
+            answered: false,
+        }
     }
 
     /// Opens the way back for a request, and the channels that the guest may send on for it and
@@ -284,7 +312,18 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
         Kind::Control => {
             let message: FromGuest =
                 brig_wire::from_bytes(&frame.payload).map_err(|error| error.to_string())?;
-            (request_of(&message), Incoming::Message(message))
+            match message {
+                FromGuest::Usage(usage) => {
+                    shared.usage.send_replace(usage);
+                    return Ok(());
+                }
+                FromGuest::Dialled {
+                    door,
+                    address,
+                    channel,
+                } => (UNASKED, visit(routes, door, address, channel)?),
+                message => (request_of(&message), Incoming::Message(message)),
+            }
         }
         Kind::Data if length == 0 => return Err("the guest sent an empty frame".into()),
         Kind::Data => {
@@ -330,6 +369,37 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
     }
 }
 
+fn visit(
+    routes: &mut Routes,
+    door: u32,
+    address: ([u8; 4], u16),
+    channel: u32,
+) -> Result<Incoming, String> {
+    let (outbox, inbox) = inbox::pair();
+    let visitors = routes
+        .requests
+        .keys()
+        .filter(|id| **id & GUEST_CHANNEL != 0);
+    if channel & GUEST_CHANNEL == 0
+        || channel == UNASKED
+        || routes.requests.contains_key(&channel)
+        || visitors.count() > VISITORS
+    {
+        return Err("the guest let somebody in who cannot be".into());
+    }
+    if routes.requests.contains_key(&UNASKED) {
+        routes.requests.insert(channel, outbox);
+        routes.receiving.insert(channel, (channel, WINDOW));
+        routes.sending.insert(channel, WINDOW);
+    }
+    Ok(Incoming::Visit {
+        door,
+        address,
+        channel,
+        inbox,
+    })
+}
+
 fn credit_frame(channel: u32, length: usize) -> Vec<u8> {
     let amount = brig_wire::cost(length);
     brig_wire::encode(Kind::Credit, channel, &amount.to_le_bytes())
@@ -341,8 +411,13 @@ fn request_of(message: &FromGuest) -> u32 {
         FromGuest::SpawnFailed { id, .. }
         | FromGuest::Done { id, .. }
         | FromGuest::Failed { id, .. }
-        | FromGuest::Listing { id, .. } => *id,
+        | FromGuest::Listing { id, .. }
+        | FromGuest::Found { id, .. } => *id,
         FromGuest::Exited(exit) => exit.id,
+        FromGuest::Usage(_)
+        | FromGuest::Dialled { .. }
+        | FromGuest::Datagram { .. }
+        | FromGuest::Denied { .. } => UNASKED,
     }
 }
 

@@ -37,6 +37,7 @@ pub async fn run<G: Guard>(
 ) -> Result<Outcome> {
     let network = instance.network.as_ref();
     let admitted = network.map(|network| network.admit(permit.attempts()));
+    let _heard = (instance.listening.as_ref()).map(|listening| listening.hear(permit.attempts()));
     let outcome = run_admitted(instance, permit, request, io).await;
     if let Some(admitted) = admitted {
         admitted.leave().await;

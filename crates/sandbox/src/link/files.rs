@@ -116,6 +116,29 @@ pub async fn list(connection: &Connection, path: &str) -> Result<Vec<FileEntry>>
     }
 }
 
+pub async fn find(
+    connection: &Connection,
+    names: &[&str],
+    path: &str,
+) -> Result<Vec<Option<String>>> {
+    let id = connection.number();
+    let (mut inbox, mut route) = connection.open(id, &[], &[])?;
+    let folders = path.split(':').filter(|folder| !folder.is_empty());
+    connection.send(&ToGuest::Find {
+        id,
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        folders: folders.map(str::to_owned).collect(),
+    })?;
+    let answer = inbox.recv().await;
+    route.answered();
+    match answer {
+        Some(Incoming::Message(FromGuest::Found { paths, .. })) if paths.len() == names.len() => {
+            Ok(paths)
+        }
+        other => Err(failed(connection, "programs", other)),
+    }
+}
+
 fn entry(entry: brig_wire::Entry) -> FileEntry {
     FileEntry {
         name: String::from_utf8_lossy(&entry.name).into_owned(),

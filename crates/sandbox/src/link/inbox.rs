@@ -11,8 +11,18 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub enum Incoming {
     Message(FromGuest),
-    Data { channel: u32, bytes: Bytes },
+    Data {
+        channel: u32,
+        bytes: Bytes,
+    },
     End,
+    /// Somebody came to a door of the guest's.
+    Visit {
+        door: u32,
+        address: ([u8; 4], u16),
+        channel: u32,
+        inbox: Inbox,
+    },
 }
 
 impl Incoming {
@@ -28,6 +38,11 @@ impl Incoming {
             Incoming::Message(FromGuest::Done { .. }) => "done",
             Incoming::Message(FromGuest::Failed { .. }) => "failed",
             Incoming::Message(FromGuest::Listing { .. }) => "listing",
+            Incoming::Message(FromGuest::Found { .. }) => "found",
+            Incoming::Message(FromGuest::Usage(_)) => "usage",
+            Incoming::Visit { .. } | Incoming::Message(FromGuest::Dialled { .. }) => "visitor",
+            Incoming::Message(FromGuest::Datagram { .. }) => "datagram",
+            Incoming::Message(FromGuest::Denied { .. }) => "denied command",
         }
     }
 }

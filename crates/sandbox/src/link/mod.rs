@@ -7,6 +7,8 @@ mod files;
 mod inbox;
 mod language;
 mod outgoing;
+mod shadow;
+mod unasked;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_egress::Rules;
-use brig_wire::{FromGuest, Hello, ToGuest};
+use brig_wire::{FromGuest, Hello, Place, ToGuest, Usage};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::backend::{ExecIo, FileEntry, Permit};
@@ -25,6 +28,9 @@ use crate::{Attempts, Error, ExecRequest, Instance, KillReason, Limits, Outcome,
 
 pub use connection::{Connection, Stream};
 pub use language::{CALLER, Interpreters, as_given};
+use shadow::Shadow;
+use unasked::Listening;
+pub use unasked::Unasked;
 
 /// How long a guest may take to build its place, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,6 +47,9 @@ pub struct Mark {
 /// What a backend does for its running guest.
 #[async_trait]
 pub trait Guard: Send + Sync + std::fmt::Debug {
+    /// Where a guest in a container tells what is used.
+    fn hears(&self, _usage: watch::Receiver<Usage>) {}
+
     /// The guest is ready: take what it hands out beside the stream.
     fn ready(&self) -> Result<()>;
 
@@ -87,7 +96,7 @@ pub trait Guard: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub struct GuestInstance<G> {
     guard: G,
-    connection: Connection,
+    connection: Arc<Connection>,
     limits: Limits,
     interpreters: Interpreters,
     /// The environment of every program, before what an execution adds.
@@ -100,6 +109,9 @@ pub struct GuestInstance<G> {
     first_in_path: Option<String>,
     /// Whether somebody looks at what is started.
     watched: bool,
+    /// Where files are copied out to, if they can't be reached from outside.
+    shadow: Option<Shadow>,
+    listening: Option<Listening>,
 }
 
 impl<G: Guard> GuestInstance<G> {
@@ -108,6 +120,37 @@ impl<G: Guard> GuestInstance<G> {
     pub fn with_network(mut self, network: Network) -> Self {
         self.network = Some(network);
         self
+    }
+
+    /// Whose files can't be reached from outside: the workspace begins with what is in `layer`, and
+    /// is copied out to be saved.
+    pub async fn with_copied_files(
+        mut self,
+        layer: Option<&Path>,
+        most_bytes: u64,
+    ) -> Result<Self> {
+        if let Some(layer) = layer {
+            shadow::fill(&self.connection, layer).await?;
+        }
+        self.shadow = Some(Shadow::new(most_bytes));
+        Ok(self)
+    }
+
+    /// Whose guest tells of visitors and of denied commands.
+    pub fn with_unasked(mut self, unasked: Unasked) -> Result<Self> {
+        let listening = Listening::start(&self.connection, unasked)?;
+        self.network = listening.network().cloned();
+        self.listening = Some(listening);
+        Ok(self)
+    }
+
+    /// Where these programs are, by the folders of `PATH`.
+    pub async fn find(&self, names: &[&str], path: &str) -> Result<Vec<Option<String>>> {
+        files::find(&self.connection, names, path).await
+    }
+
+    pub fn set_interpreters(&mut self, interpreters: Interpreters) {
+        self.interpreters = interpreters;
     }
 
     pub fn guard(&self) -> &G {
@@ -124,10 +167,14 @@ impl<G: Guard> GuestInstance<G> {
         env: Vec<(String, String)>,
     ) -> Result<Self> {
         let workspace = hello.workspace.clone();
-        let denied = hello.setup.as_ref().and_then(|setup| setup.denied.as_ref());
-        let first_in_path = denied.map(|denied| denied.folder.clone());
+        let first_in_path = match &hello.place {
+            Place::Own(setup) => setup.denied.as_ref().map(|denied| &denied.folder),
+            Place::Container(container) => container.denied.as_ref().map(|(folder, _)| folder),
+        };
+        let first_in_path = first_in_path.cloned();
         let watched = !hello.confine.notify.is_empty();
-        let connection = Connection::start(stream);
+        let connection = Arc::new(Connection::start(stream));
+        guard.hears(connection.usage());
         let ready = timeout(PATIENCE, async {
             connection.send(&ToGuest::Hello(Box::new(hello)))?;
             connection.greeting().await
@@ -150,6 +197,8 @@ impl<G: Guard> GuestInstance<G> {
                         running: AtomicUsize::new(0),
                         first_in_path,
                         watched,
+                        shadow: None,
+                        listening: None,
                     });
                 }
                 Err(error) => error,
@@ -210,7 +259,10 @@ impl<G: Guard> Instance for GuestInstance<G> {
     }
 
     async fn save(&self, into: &Path) -> Result<()> {
-        self.guard.save(into).await
+        match &self.shadow {
+            Some(shadow) => shadow.save(&self.connection, into).await,
+            None => self.guard.save(into).await,
+        }
     }
 
     fn process_id(&self) -> Option<u32> {

@@ -1,0 +1,124 @@
+//! What a guest does in a container beside starting programs: it relays its doors, tells what is
+//! used, and ends what executions leave behind.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use brig_linux::process;
+use brig_wire::Container;
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+
+use crate::channel::Channel;
+use crate::denied::Told;
+use crate::relay::{self, Relay};
+use crate::task::Task;
+use crate::usage::Meter;
+use crate::{Failure, container, trees};
+
+/// Between two looks at processes that were told to end.
+const SWEEP: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub struct Yard {
+    pub relay: Relay,
+    pub meter: Meter,
+    told: Option<Told>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Awaited {
+    Relay(relay::Awaited),
+    Told,
+}
+
+impl Yard {
+    pub fn open(container: &Container) -> Result<Self, Failure> {
+        let doors = container::check(container)?;
+        let told = match &container.denied {
+            Some((_, pipe)) => Some(Told::open(pipe)?),
+            None => None,
+        };
+        Ok(Self {
+            relay: Relay::new(&container.doors, doors),
+            meter: Meter::default(),
+            told,
+        })
+    }
+
+    pub fn awaited(
+        &self,
+        channel: &Channel,
+        takes_more: bool,
+    ) -> Vec<(Awaited, BorrowedFd<'_>, PollFlags)> {
+        let told = self.told.iter().filter(|_| takes_more);
+        let told = told.map(|told| (Awaited::Told, told.pipe.as_fd(), PollFlags::IN));
+        let relayed = self.relay.awaited(channel, takes_more).into_iter();
+        told.chain(relayed.map(|(awaited, fd, flags)| (Awaited::Relay(awaited), fd, flags)))
+            .collect()
+    }
+
+    pub fn ready(&mut self, awaited: Awaited, channel: &mut Channel) {
+        match awaited {
+            Awaited::Relay(awaited) => self.relay.ready(awaited, channel),
+            Awaited::Told => {
+                if let Some(told) = &mut self.told {
+                    told.read(channel);
+                }
+            }
+        }
+    }
+
+    /// How long to wait while these run.
+    pub fn patience(&self, tasks: &[Task]) -> Duration {
+        if tasks.iter().any(|task| task.orphans) {
+            SWEEP
+        } else {
+            self.meter.patience()
+        }
+    }
+}
+
+/// Ends what the keepers that are gone have left, a step at a time: one call is one look.
+pub fn sweep(tasks: &mut [Task], spare: Option<u32>) {
+    let kept = |task: &&Task| !task.orphans && !task.ended();
+    let mut keepers: Vec<u32> = tasks.iter().filter(kept).map(|task| task.keeper).collect();
+    let clean = if keepers.is_empty() {
+        // Also the spare one, which is made anew when it is needed.
+        let _ = process::kill_all_others();
+        reap(tasks)
+    } else {
+        keepers.extend(spare);
+        let adopts = rustix::process::child_subreaper().is_ok();
+        let strays = trees::strays(&keepers);
+        // Where keepers can't adopt, they may be anyone's: they end with the last execution.
+        let ours = adopts.then_some(strays).unwrap_or_default();
+        for pid in &ours {
+            trees::kill(*pid);
+        }
+        for pid in &ours {
+            let _ = process::wait(Some(*pid), false);
+        }
+        ours.is_empty()
+    };
+    if clean {
+        tasks.iter_mut().for_each(Task::buried);
+    }
+}
+
+/// Whether no child is left.
+fn reap(tasks: &mut [Task]) -> bool {
+    loop {
+        match process::wait(None, false) {
+            Ok(Some((pid, usage))) => {
+                let own = |task: &&mut Task| task.keeper == pid && !task.orphans && !task.ended();
+                if let Some(task) = tasks.iter_mut().find(own) {
+                    task.reaped_with(usage);
+                }
+            }
+            Ok(None) => return false,
+            Err(error) => return error.raw_os_error() == Some(Errno::CHILD.raw_os_error()),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Files of a guest that can't be reached from outside: copied in at the beginning, and out to a
+//! folder beside the session's own whenever they are to be saved.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use brig_transfer::{Bounds, Receiver, Sender, Stamps};
+use brig_wire::{FromGuest, ToGuest};
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags};
+use tokio::sync::{Mutex, mpsc};
+
+use super::connection::Connection;
+use super::inbox::Incoming;
+use crate::layers::{self, MAX_ENTRIES};
+use crate::{Error, Result};
+
+/// Pieces that may wait for the disk.
+const WAITING: usize = 8;
+
+/// Where they are copied to.
+#[derive(Debug)]
+pub struct Shadow {
+    most_bytes: u64,
+    /// A copy of what the guest sent last, if it is whole.
+    copy: Mutex<Option<PathBuf>>,
+}
+
+impl Shadow {
+    pub fn new(most_bytes: u64) -> Self {
+        Self {
+            most_bytes,
+            copy: Mutex::new(None),
+        }
+    }
+
+    /// See [`crate::Instance::save`].
+    pub async fn save(&self, connection: &Connection, into: &Path) -> Result<()> {
+        let mut copy = self.copy.lock().await;
+        let folder = into.with_file_name("incoming");
+        let fresh = copy.take().as_ref() != Some(&folder);
+        let opened = prepare(&folder, fresh).map_err(failed)?;
+        let source = opened.try_clone().map_err(failed)?;
+        self.receive(connection, opened, fresh).await?;
+        *copy = Some(folder);
+        let (into, limit) = (into.to_owned(), self.most_bytes);
+        let mirror = move || layers::mirror(source.as_fd(), &into, false, limit).map(drop);
+        tokio::task::spawn_blocking(mirror)
+            .await
+            .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+            .map_err(failed)
+    }
+
+    async fn receive(&self, connection: &Connection, into: OwnedFd, fresh: bool) -> Result<()> {
+        let (id, channel) = (connection.number(), connection.number());
+        let (mut inbox, mut route) = connection.open(id, &[channel], &[])?;
+        let bounds = Bounds {
+            entries: MAX_ENTRIES,
+            bytes: self.most_bytes,
+        };
+        let (pieces, waiting) = mpsc::channel::<Bytes>(WAITING);
+        // Timers of others must not wait for the disk.
+        let mut writing = tokio::task::spawn_blocking(move || write(into, bounds, waiting));
+        connection.send(&ToGuest::Save { id, channel, fresh })?;
+        loop {
+            match inbox.recv().await {
+                Some(Incoming::Data { bytes, .. }) => {
+                    let length = bytes.len();
+                    if pieces.send(bytes).await.is_err() {
+                        // Why it stopped is known in a moment.
+                        break;
+                    }
+                    connection.grant(channel, length)?;
+                }
+                Some(Incoming::End) => {}
+                Some(Incoming::Message(FromGuest::Done { .. })) => {
+                    route.answered();
+                    break;
+                }
+                Some(Incoming::Message(FromGuest::Failed { step, errno, .. })) => {
+                    route.answered();
+                    let problem = io::Error::from_raw_os_error(errno);
+                    return Err(failed(io::Error::other(format!("{step}: {problem}"))));
+                }
+                Some(other) => {
+                    let problem = format!("unexpected answer: {}", other.name());
+                    return Err(Error::Protocol(problem));
+                }
+                None => return Err(connection.lost()),
+            }
+        }
+        drop(pieces);
+        (&mut writing)
+            .await
+            .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+            .map_err(failed)
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("save the workspace", error)
+}
+
+fn prepare(folder: &Path, fresh: bool) -> io::Result<OwnedFd> {
+    if fresh {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir(folder)?,
+        }
+    }
+    open(folder)
+}
+
+fn open(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+}
+
+fn write(into: OwnedFd, bounds: Bounds, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<()> {
+    let mut receiver = Receiver::exact(into, bounds);
+    while let Some(bytes) = pieces.blocking_recv() {
+        receiver.take(&bytes)?;
+    }
+    if receiver.is_complete() {
+        Ok(())
+    } else {
+        Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+    }
+}
+
+/// Fills the workspace of a new guest.
+pub async fn fill(connection: &Connection, from: &Path) -> Result<()> {
+    let fill = |error| Error::io("fill the workspace", error);
+    let (id, channel) = (connection.number(), connection.number());
+    let (mut inbox, mut route) = connection.open(id, &[], &[channel])?;
+    connection.send(&ToGuest::Fill { id, channel })?;
+    let folder = open(from).map_err(fill)?;
+    let (pieces, mut ready) = mpsc::channel::<io::Result<Vec<u8>>>(WAITING);
+    tokio::task::spawn_blocking(move || read(folder, &pieces));
+    while let Some(piece) = ready.recv().await {
+        connection.send_data(channel, &piece.map_err(fill)?).await?;
+    }
+    connection.send_end(channel)?;
+    let answer = inbox.recv().await;
+    route.answered();
+    match answer {
+        Some(Incoming::Message(FromGuest::Done { .. })) => Ok(()),
+        Some(Incoming::Message(FromGuest::Failed { step, errno, .. })) => {
+            let problem = io::Error::from_raw_os_error(errno);
+            Err(fill(io::Error::other(format!("{step}: {problem}"))))
+        }
+        Some(other) => Err(Error::Protocol(format!(
+            "unexpected answer: {}",
+            other.name()
+        ))),
+        None => Err(connection.lost()),
+    }
+}
+
+/// Ends early if nobody takes it.
+fn read(folder: OwnedFd, pieces: &mpsc::Sender<io::Result<Vec<u8>>>) {
+    let mut sender = match Sender::new(folder, Stamps::default()) {
+        Ok(sender) => sender,
+        Err(error) => return drop(pieces.blocking_send(Err(error))),
+    };
+    loop {
+        let mut buffer = vec![0; brig_wire::MAX_DATA];
+        match sender.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                buffer.truncate(count);
+                if pieces.blocking_send(Ok(buffer)).is_err() {
+                    return;
+                }
+            }
+            Err(error) => return drop(pieces.blocking_send(Err(error))),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! A folder as a stream of bytes: files, folders, symbolic links, names of one file, modes, times
+//! and holes. For a sandbox whose files can't be reached from outside.
+//!
+//! The [`Sender`] is asked for bytes, the [`Receiver`] is given them, and neither ever waits. What
+//! the sender sent before is not sent again. The receiver trusts nothing it is given: no path leads
+//! out of its folder, no link is followed, and there are [`Bounds`] for everything.
+
+mod receive;
+mod record;
+mod send;
+
+pub use receive::{Bounds, Receiver};
+pub use send::{Sender, Stamps};
+
+/// How deep folders may be nested.
+pub const MAX_DEPTH: usize = 128;

@@ -1,0 +1,348 @@
+//! Reading a folder, a piece at a time, while untrusted code may be writing to it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use crate::MAX_DEPTH;
+use crate::record::{Record, Time};
+
+/// A change within this time may hide another one in the same tick of the clock.
+const TICK: Duration = Duration::from_millis(50);
+const PIECE: usize = 32 * 1024;
+
+/// What every file looked like when it was sent.
+#[derive(Debug, Default)]
+pub struct Stamps(HashMap<Vec<u8>, Stamp>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: i64,
+    changed: Time,
+}
+
+/// Sends one folder.
+#[derive(Debug)]
+pub struct Sender {
+    device: u64,
+    levels: Vec<Level>,
+    file: Option<Reading>,
+    /// Encoded and not taken yet.
+    ready: Vec<u8>,
+    taken: usize,
+    before: Stamps,
+    now: Stamps,
+    /// The first name of files that have several.
+    names: HashMap<u64, Vec<u8>>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Level {
+    folder: OwnedFd,
+    names: Vec<CString>,
+    path: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    file: File,
+    at: u64,
+    /// Where the data ends that begins here or before.
+    until: u64,
+    size: u64,
+}
+
+impl Sender {
+    /// Of a folder of which `before` was sent already.
+    pub fn new(folder: impl AsFd, before: Stamps) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(folder, c".", flags, Mode::empty())?;
+        let device = rustix::fs::fstat(&root)?.st_dev;
+        Ok(Self {
+            device,
+            levels: vec![Level::open(root, Vec::new())?],
+            file: None,
+            ready: Vec::new(),
+            taken: 0,
+            before,
+            now: Stamps::default(),
+            names: HashMap::new(),
+            ended: false,
+        })
+    }
+
+    /// The next bytes; none at the end.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.ready.len() && !self.ended {
+            self.ready.clear();
+            self.taken = 0;
+            self.step()?;
+        }
+        let rest = &self.ready[self.taken..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.taken += count;
+        Ok(count)
+    }
+
+    /// What was sent, once all of it was.
+    pub fn finish(self) -> Stamps {
+        self.now
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        if let Some(mut reading) = self.file.take() {
+            if reading.piece(&mut self.ready)? {
+                self.file = Some(reading);
+            }
+            return Ok(());
+        }
+        let last = self.levels.len() == 1;
+        let Some(level) = self.levels.last_mut() else {
+            self.ended = true;
+            return Ok(());
+        };
+        match level.names.pop() {
+            Some(name) => self.entry(&name),
+            None if last => {
+                let found = rustix::fs::fstat(&level.folder)?;
+                self.levels.clear();
+                let (mode, modified) = (mode(&found), modified(&found));
+                self.put(&Record::End { mode, modified })
+            }
+            None => {
+                self.levels.pop();
+                Ok(())
+            }
+        }
+    }
+
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        record.encode_into(&mut self.ready)
+    }
+
+    /// It may go, or become something else, at any time: then it is left out, or sent as it is.
+    fn entry(&mut self, name: &CStr) -> io::Result<()> {
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let found = rustix::fs::statat(&level.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let Some(found) = there(found)?.filter(|found| found.st_dev == self.device) else {
+            return Ok(());
+        };
+        let mut path = level.path.clone();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.to_bytes());
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => self.folder(name, path),
+            FileType::RegularFile => self.regular(name, path),
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(&level.folder, name, Vec::new());
+                match there(target)? {
+                    Some(target) => self.put(&Record::Link {
+                        path,
+                        target: target.into_bytes(),
+                    }),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn folder(&mut self, name: &CStr, path: Vec<u8>) -> io::Result<()> {
+        let depth = self.levels.len();
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let Some(folder) = there(readable(&level.folder, name, open_folder))? else {
+            return Ok(());
+        };
+        if depth > MAX_DEPTH {
+            let problem = format!("folders are nested more than {MAX_DEPTH} deep");
+            return Err(io::Error::other(problem));
+        }
+        let found = rustix::fs::fstat(&folder)?;
+        self.put(&Record::Folder {
+            path: path.clone(),
+            mode: mode(&found),
+            modified: modified(&found),
+        })?;
+        self.levels.push(Level::open(folder, path)?);
+        Ok(())
+    }
+
+    fn regular(&mut self, name: &CStr, path: Vec<u8>) -> io::Result<()> {
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let Some(file) = there(readable(&level.folder, name, open_file))? else {
+            return Ok(());
+        };
+        let found = rustix::fs::fstat(&file)?;
+        if !FileType::from_raw_mode(found.st_mode).is_file() {
+            return Ok(());
+        }
+        if found.st_nlink > 1 {
+            if let Some(first) = self.names.get(&found.st_ino) {
+                let first = first.clone();
+                return self.put(&Record::Name { path, first });
+            }
+            self.names.insert(found.st_ino, path.clone());
+        }
+        let stamp = Stamp {
+            inode: found.st_ino,
+            size: found.st_size,
+            changed: (found.st_ctime, found.st_ctime_nsec as u32),
+        };
+        let same = self.before.0.get(&path) == Some(&stamp);
+        if same || settled(stamp.changed) {
+            self.now.0.insert(path.clone(), stamp);
+        }
+        let size = u64::try_from(found.st_size).unwrap_or(0);
+        self.put(&Record::File {
+            path,
+            mode: mode(&found),
+            modified: modified(&found),
+            size,
+            same,
+        })?;
+        if !same {
+            self.file = Some(Reading {
+                file: file.into(),
+                at: 0,
+                until: 0,
+                size,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Level {
+    fn open(folder: OwnedFd, path: Vec<u8>) -> io::Result<Self> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                names.push(entry.file_name().to_owned());
+            }
+        }
+        // Taken from the end.
+        names.sort_by(|a, b| b.cmp(a));
+        Ok(Self {
+            folder,
+            names,
+            path,
+        })
+    }
+}
+
+impl Reading {
+    /// Says whether there may be more.
+    fn piece(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        if self.at >= self.until {
+            match self.next_data()? {
+                Some((start, stop)) => (self.at, self.until) = (start, stop),
+                None => return Ok(false),
+            }
+        }
+        let mut buffer = [0; PIECE];
+        let want = usize::try_from(self.until - self.at).unwrap_or(PIECE);
+        let count = self.file.read_at(&mut buffer[..want.min(PIECE)], self.at)?;
+        if count == 0 {
+            return Ok(false);
+        }
+        let (at, length) = (self.at, count as u32);
+        // Not every file system tells where it has holes.
+        if buffer[..count].iter().any(|byte| *byte != 0) {
+            Record::Data { at, length }.encode_into(out)?;
+            out.extend_from_slice(&buffer[..count]);
+        }
+        self.at += count as u64;
+        Ok(true)
+    }
+
+    fn next_data(&self) -> io::Result<Option<(u64, u64)>> {
+        if self.at >= self.size {
+            return Ok(None);
+        }
+        match rustix::fs::seek(&self.file, SeekFrom::Data(self.at)) {
+            Ok(start) => {
+                let stop = rustix::fs::seek(&self.file, SeekFrom::Hole(start))?;
+                Ok((start < self.size).then_some((start, stop.min(self.size))))
+            }
+            Err(Errno::NXIO) => Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some((self.at, self.size))),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn open_folder(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+fn open_file(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whoever owns a file may read it, also if its mode says otherwise.
+fn readable(
+    folder: &OwnedFd,
+    name: &CStr,
+    open: fn(&OwnedFd, &CStr) -> rustix::io::Result<OwnedFd>,
+) -> rustix::io::Result<OwnedFd> {
+    match open(folder, name) {
+        Err(Errno::ACCESS) => {
+            let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(found.st_mode).is_symlink() {
+                return Err(Errno::LOOP);
+            }
+            let before = Mode::from_raw_mode(found.st_mode & 0o7777);
+            rustix::fs::chmodat(folder, name, before | Mode::RWXU, AtFlags::empty())?;
+            let opened = open(folder, name);
+            rustix::fs::chmodat(folder, name, before, AtFlags::empty())?;
+            opened
+        }
+        opened => opened,
+    }
+}
+
+fn there<T>(found: rustix::io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn mode(found: &Stat) -> u32 {
+    found.st_mode & 0o777
+}
+
+fn modified(found: &Stat) -> Time {
+    (found.st_mtime, found.st_mtime_nsec as u32)
+}
+
+fn settled((seconds, nanos): Time) -> bool {
+    let Ok(seconds) = u64::try_from(seconds) else {
+        return false;
+    };
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
+    let age = SystemTime::now().duration_since(changed);
+    age.is_ok_and(|age| age > TICK)
+}
