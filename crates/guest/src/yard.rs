@@ -93,7 +93,7 @@ pub fn sweep(tasks: &mut [Task], spare: Option<u32>) {
         let adopts = rustix::process::child_subreaper().is_ok();
         let strays = trees::strays(&keepers);
         // Where keepers can't adopt, they may be anyone's: they end with the last execution.
-        let ours = adopts.then_some(strays).unwrap_or_default();
+        let ours = if adopts { strays } else { Vec::new() };
         for pid in &ours {
             trees::kill(*pid);
         }
