@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,18 +9,19 @@ use brig_sandbox::link::{GuestInstance, Interpreters, Stream};
 use brig_sandbox::{
     Backend, Controls, Error, Finding, Instance, Limits, Plan, Result, SessionConfig,
 };
-use brig_wire::{Hello, VERSION};
+use brig_wire::{Container, Hello, Place, VERSION};
 
 use crate::address::{Address, Environment};
 use crate::engine::{Engine, Facts, PATIENCE};
 use crate::guard::DockerGuard;
 use crate::hardening::{self, Parts};
+use crate::image::Image;
 use crate::leftovers::{Leftovers, Name};
 use crate::mounts::WORKSPACE;
 use crate::owner::Owner;
 use crate::runtime::Runtime;
 use crate::stream::{FromGuest, LastWords};
-use crate::{derived, doctor, image, limits, sweep};
+use crate::{derived, doctor, image, limits, mounts, network, programs, sweep};
 
 /// Told of what takes long, a line at a time.
 #[derive(Clone)]
@@ -70,6 +72,7 @@ pub struct DockerBackend {
     leftovers: Leftovers,
     /// One image is prepared at a time.
     preparing: tokio::sync::Mutex<()>,
+    known: programs::Known,
     swept: OnceLock<()>,
 }
 
@@ -96,6 +99,7 @@ impl DockerBackend {
             facts,
             progress: options.progress,
             preparing: tokio::sync::Mutex::default(),
+            known: programs::Known::default(),
             swept: OnceLock::new(),
         })
     }
@@ -123,6 +127,7 @@ impl DockerBackend {
             facts,
             progress: None,
             preparing: tokio::sync::Mutex::default(),
+            known: programs::Known::default(),
             swept: OnceLock::new(),
         }
     }
@@ -137,18 +142,18 @@ impl DockerBackend {
         container: &Name,
         plan: &Plan,
         runtime: &Runtime,
+        image: &Image,
     ) -> Result<(Stream, LastWords)> {
         let engine = &self.engine;
-        let image = image::resolve(engine, plan.image(), self.progress.as_ref()).await?;
         let derived = {
             let _alone = self.preparing.lock().await;
-            derived::ensure(engine, &image, &self.leftovers).await?
+            derived::ensure(engine, image, &self.leftovers).await?
         };
         let body = hardening::body(Parts {
             plan,
             facts: &self.facts,
             runtime,
-            image: &image,
+            image,
             derived: &derived,
             labels: Owner::of_process().labels(),
             local: engine.is_local(),
@@ -187,6 +192,27 @@ impl DockerBackend {
             to_guest: Box::new(attached.input),
         };
         Ok((stream, words))
+    }
+}
+
+impl DockerBackend {
+    /// What a guest that is ready still lacks. On an error its container goes with it.
+    async fn furnish(
+        &self,
+        mut instance: GuestInstance<DockerGuard>,
+        plan: &Plan,
+        image: &Image,
+    ) -> Result<Box<dyn Instance>> {
+        instance = instance.with_unasked(network::serve(plan))?;
+        let interpreters = self.known.interpreters(image, &instance).await?;
+        instance.set_interpreters(interpreters);
+        if plan.workspace().is_none() {
+            let layer = plan.layers().first().map(PathBuf::as_path);
+            let limit = plan.limits().disk_bytes.value;
+            instance = instance.with_copied_files(layer, limit).await?;
+        }
+        mounts::look_again(plan)?;
+        Ok(Box::new(instance))
     }
 }
 
@@ -240,8 +266,9 @@ impl Backend for DockerBackend {
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let runtime = self.runtime(plan.runtime())?;
+        let image = image::resolve(&self.engine, plan.image(), self.progress.as_ref()).await?;
         let container = self.leftovers.name();
-        let started = self.start(&container, plan, &runtime).await;
+        let started = self.start(&container, plan, &runtime, &image).await;
         let (stream, words) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -257,19 +284,25 @@ impl Backend for DockerBackend {
         let hello = Hello {
             version: VERSION,
             confine: limits::confine(&runtime, self.engine.is_local(), plan),
-            setup: None,
+            place: Place::Container(Container {
+                mounts: mounts::expected(&runtime, plan),
+                doors: network::plan(plan),
+                denied: None,
+            }),
             workspace: WORKSPACE.into(),
         };
+        let mut env = programs::variables(&image, plan);
+        env.extend(brig_sandbox::doors::env(plan));
         let instance = GuestInstance::start(
-            DockerGuard::new(container, words, plan),
+            DockerGuard::new(container, words, plan, &runtime),
             stream,
             hello,
             plan.limits().clone(),
             Interpreters::default(),
-            Vec::new(),
+            env,
         )
         .await?;
-        Ok(Box::new(instance))
+        self.furnish(instance, plan, &image).await
     }
 
     async fn sweep(&self) -> Result<usize> {

@@ -34,25 +34,24 @@ pub fn controls(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> Con
         enforced(Control::WallTime, "timer outside, end of the process tree"),
         enforced(Control::OutputSize, "counted outside"),
         enforced(Control::NetworkOff, "a network namespace without a way out"),
+        enforced(
+            Control::NetworkHosts,
+            "a gateway outside that serves what the guest relays",
+        ),
+        enforced(Control::Checkpoint, "copied layers with digests"),
         enforced(Control::ReadOnlyRoot, "a read-only root of the container"),
-        enforced(Control::Mounts, "the engine, checked by the guest"),
+        mounts(runtime),
         enforced(Control::Filesystem, "a root of its own"),
         syscalls(facts, runtime),
     ];
     for control in [
-        Control::NetworkHosts,
         Control::CommandDeny,
         Control::CommandAllow,
         Control::CommandArguments,
         Control::CommandRecord,
-        Control::Checkpoint,
     ] {
-        states.push(state(
-            control,
-            Strength::Absent,
-            "not part of this backend yet",
-            Some(NATIVE),
-        ));
+        let by = "nothing outside sees what is started in a container";
+        states.push(state(control, Strength::Absent, by, Some(NATIVE)));
     }
     Controls(states)
 }
@@ -84,6 +83,22 @@ fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> 
         Kind::Gvisor | Kind::Plain => format!("cgroup v{} of the engine", facts.cgroup),
     };
     state(control, Strength::Enforced, &by, None)
+}
+
+fn mounts(runtime: &Runtime) -> ControlState {
+    let control = Control::Mounts;
+    match runtime.kind {
+        Kind::Plain => state(
+            control,
+            Strength::Enforced,
+            "the engine, checked by the guest",
+            None,
+        ),
+        Kind::Gvisor | Kind::Kata => {
+            let by = "looked at before and after the engine mounts it";
+            state(control, Strength::Observed, by, Some("use --runtime runc"))
+        }
+    }
 }
 
 fn disk(config: &SessionConfig) -> ControlState {

@@ -105,7 +105,8 @@ pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
     kept.sort_unstable();
     let mut from = 3;
-    for fd in kept.into_iter().chain([u32::MAX]) {
+    // Descriptors are never negative, and not every kernel takes them for unsigned.
+    for fd in kept.into_iter().chain([1 << 31]) {
         // SAFETY: callers own nothing else that they will use again, as documented.
         if from < fd && unsafe { libc::close_range(from, fd - 1, 0) } < 0 {
             return Err(io::Error::last_os_error());

@@ -88,7 +88,7 @@ impl Backend for NativeBackend {
             workspace: WORKSPACE.into(),
         };
 
-        let mut env = network::env(plan);
+        let mut env = brig_sandbox::doors::env(plan);
         env.extend(interpreters.env(plan));
         let group = means.create_group(&host.cgroups, plan.limits())?;
         let spawned = spawn::start(&identity, &means, group, inherited).await?;

@@ -1,27 +1,20 @@
 //! The doors of a sandbox with a network: sockets that the guest opens in its namespace and hands
 //! out. Nothing else there leads anywhere.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 
-use brig_egress::{Entry, Rules};
-use brig_hosts::Ports;
+use brig_egress::Rules;
+use brig_sandbox::doors::doors;
 use brig_sandbox::network::{Door, Network};
 use brig_sandbox::{Error, Plan, Result};
 use brig_wire::Transport::{Tcp, Udp};
 use rustix::net::{AddressFamily, SocketAddrAny, SocketType, getsockname, ipproto, sockopt};
 
-/// Where programs find the proxy, as their environment tells them.
-const PROXY: u16 = 3128;
-const DNS: u16 = 53;
-const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
-const ANY: [u8; 4] = [0, 0, 0, 0];
 /// The addresses that DNS hands out: the default of the gateway's pool.
 const POOL: ([u8; 4], u8) = ([198, 18, 0, 0], 15);
 
-/// What the guest is to open. A program that knows nothing of proxies can use the ports that rules
-/// name; where a rule opens all ports, those of the web.
+/// What the guest is to open.
 pub fn plan(plan: &Plan) -> Result<Option<brig_wire::Network>> {
     if !plan.network().is_on() {
         return Ok(None);
@@ -78,58 +71,6 @@ fn check(door: &brig_wire::Door, socket: &OwnedFd) -> Result<()> {
     }
 }
 
-/// With what is spoken there, or nothing for DNS over UDP.
-fn doors(plan: &Plan) -> Vec<(brig_wire::Door, Option<Entry>)> {
-    let door = |transport, address, port| brig_wire::Door {
-        transport,
-        address,
-        port,
-    };
-    let mut doors = vec![
-        (door(Tcp, LOOPBACK, PROXY), Some(Entry::Proxy)),
-        (door(Tcp, LOOPBACK, DNS), Some(Entry::Dns)),
-        (door(Udp, LOOPBACK, DNS), None),
-    ];
-    let mut ports = BTreeSet::from([80, 443]);
-    let layers = plan.network().layers.iter();
-    ports.extend(
-        layers
-            .flat_map(|layer| &layer.allow)
-            .filter_map(|rule| match rule.ports() {
-                Ports::One(port) => Some(port),
-                Ports::Web | Ports::Any => None,
-            }),
-    );
-    // Taken already, on the address that programs would have to dial.
-    ports.remove(&DNS);
-    ports.remove(&PROXY);
-    let most = brig_wire::MAX_DOORS - doors.len();
-    let transparent = ports.into_iter().take(most);
-    doors.extend(transparent.map(|port| (door(Tcp, ANY, port), Some(Entry::Transparent))));
-    doors
-}
-
-/// For programs that can use a proxy: it sees names, so it can explain what it denies.
-pub fn env(plan: &Plan) -> Vec<(String, String)> {
-    if !plan.network().is_on() {
-        return Vec::new();
-    }
-    let proxy = format!("http://127.0.0.1:{PROXY}");
-    let variables = ["http_proxy", "https_proxy", "all_proxy"]
-        .into_iter()
-        .map(|name| (name, proxy.clone()))
-        .chain([("no_proxy", "localhost,127.0.0.1,::1".to_owned())]);
-    variables
-        .flat_map(|(name, value)| {
-            [
-                (name.to_uppercase(), value.clone()),
-                (name.to_owned(), value),
-            ]
-        })
-        .filter(|(name, _)| plan.env().iter().all(|(given, _)| given != name))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -140,7 +81,7 @@ mod tests {
     fn door(transport: brig_wire::Transport, port: u16) -> brig_wire::Door {
         brig_wire::Door {
             transport,
-            address: LOOPBACK,
+            address: [127, 0, 0, 1],
             port,
         }
     }

@@ -65,7 +65,7 @@ mod tests {
             "setns",
             "bpf",
             "ptrace",
-            "keyctl",
+            "add_key",
             "io_uring_setup",
             "open_by_handle_at",
             "kexec_load",

@@ -10,6 +10,7 @@ pub mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod control;
+pub mod doors;
 pub mod env;
 mod error;
 mod execution;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::fixture::{
     Done, Fixture, agent, check, check_eq, code, code_of, outcome, run, sh, text,
 };
-use crate::{Error, ExecutionStatus, Language, Request, SessionConfig};
+use crate::{Error, ExecutionStatus, Language, Request};
 
 pub async fn a_program_is_answered_with_what_it_did(fixture: Fixture) -> Done {
     let session = fixture.session().await?;
@@ -201,7 +201,7 @@ pub async fn the_peak_is_that_of_one_execution(fixture: Fixture) -> Done {
 
 pub async fn a_run_on_its_own_leaves_nothing(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let report = sandbox
         .run_once(&agent(), config.clone(), sh("pwd; touch x; ls"))
         .await?;

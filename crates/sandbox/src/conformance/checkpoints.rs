@@ -4,12 +4,12 @@ use std::path::Path;
 use super::fixture::{
     Done, Fixture, agent, check, check_eq, checkpoint, find_in_layers, session_id, sh, text,
 };
-use crate::{Error, Session, SessionConfig};
+use crate::{Error, Session};
 
 const LIST: &str = "find . -mindepth 1 | sort | tr '\\n' ' '";
 
 async fn both(fixture: &Fixture) -> Done<[Session; 2]> {
-    let config = SessionConfig::default();
+    let config = fixture.config();
     Ok([
         fixture
             .sandbox()?
@@ -96,7 +96,7 @@ pub async fn a_fork_stands_alone(fixture: Fixture) -> Done {
 pub async fn a_state_can_be_deleted(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let session = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
+        .create_session(&agent(), None, fixture.config())
         .await?;
     let (one, two) = (checkpoint("one")?, checkpoint("two")?);
     text(&session, "echo 1 > only-in-one").await?;
@@ -138,7 +138,7 @@ fn replace(path: &Path, text: &str) -> Done {
 pub async fn a_changed_state_is_refused(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let session = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
+        .create_session(&agent(), None, fixture.config())
         .await?;
     let name = checkpoint("c")?;
     text(&session, "echo original > file; chmod 644 file").await?;

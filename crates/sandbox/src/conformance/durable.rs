@@ -9,12 +9,12 @@ use super::fixture::{
     Done, Fixture, Stop, agent, check, check_eq, outcome, run, session_id, sh, skip, text, until,
 };
 use crate::config::MIB;
-use crate::{Control, KillReason, SessionConfig, SessionStatus};
+use crate::{Control, KillReason, SessionStatus};
 
 pub async fn files_outlive_the_process(fixture: Fixture) -> Done {
     let id = session_id("s")?;
     let first = fixture.process()?;
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.env.push(("KEPT".into(), "yes".into()));
     let session = first
         .create_session(&agent(), Some(id.clone()), config)
@@ -47,7 +47,7 @@ pub async fn files_outlive_the_process(fixture: Fixture) -> Done {
 pub async fn removed_files_stay_removed(fixture: Fixture) -> Done {
     let id = session_id("s")?;
     let sandbox = fixture.process()?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = sandbox
         .create_session(&agent(), Some(id.clone()), config)
         .await?;
@@ -80,7 +80,7 @@ pub async fn removed_files_stay_removed(fixture: Fixture) -> Done {
 pub async fn many_generations_stay_correct(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let session = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
+        .create_session(&agent(), None, fixture.config())
         .await?;
     for round in 0..12 {
         let script = format!(
@@ -119,7 +119,7 @@ fn instance_pid(fixture: &Fixture, id: &str) -> Done<Pid> {
 pub async fn a_killed_instance_is_replaced(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let id = session_id("s")?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = sandbox.create_session(&agent(), Some(id), config).await?;
     text(&session, "echo saved > file").await?;
     let running = session.start(sh("echo lost > other; sleep 60")).await?;
@@ -137,7 +137,7 @@ pub async fn a_killed_instance_is_replaced(fixture: Fixture) -> Done {
 pub async fn one_process_at_a_time(fixture: Fixture) -> Done {
     let (first, second) = (fixture.process()?, fixture.process()?);
     let id = session_id("s")?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = first
         .create_session(&agent(), Some(id.clone()), config)
         .await?;
@@ -158,7 +158,7 @@ pub async fn one_process_at_a_time(fixture: Fixture) -> Done {
 pub async fn destroy_from_another_process_wins(fixture: Fixture) -> Done {
     let (first, second) = (fixture.process()?, fixture.process()?);
     let id = session_id("s")?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = first
         .create_session(&agent(), Some(id.clone()), config)
         .await?;
@@ -181,14 +181,14 @@ pub async fn destroy_from_another_process_wins(fixture: Fixture) -> Done {
         "it can still be used"
     );
     second
-        .create_session(&agent(), Some(id), SessionConfig::default())
+        .create_session(&agent(), Some(id), fixture.config())
         .await?;
     Ok(())
 }
 
 pub async fn a_full_session_stays_within_its_limit(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.limits.disk_bytes = fixture.limit(Control::Disk, 16 * MIB)?;
     let session = sandbox.create_session(&agent(), None, config).await?;
     let fill = |name: &str| sh(&format!("head -c 9000000 /dev/urandom > {name}"));

@@ -53,7 +53,7 @@ pub async fn variables_that_were_given_arrive(fixture: Fixture) -> Done {
     ];
     let config = SessionConfig {
         env,
-        ..SessionConfig::default()
+        ..fixture.config()
     };
     let session = fixture.session_with(config).await?;
     let mut request = sh("printf '%s|%s|%s' \"$FOR_ALL\" \"$BOTH\" \"$ODD\"");
@@ -92,7 +92,7 @@ pub async fn loader_variables_are_refused(fixture: Fixture) -> Done {
             matches!(refused, Err(Error::InvalidConfig { .. })),
             "{name}: {refused:?}"
         );
-        let mut config = SessionConfig::default();
+        let mut config = fixture.config();
         config.env.push((name.into(), "/x".into()));
         let refused = sandbox.create_session(&agent(), None, config).await;
         check!(

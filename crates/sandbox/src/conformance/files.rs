@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::fixture::{Done, Fixture, check, check_eq, run, sh, text};
 use crate::backend::FileKind;
 use crate::config::MIB;
-use crate::{Control, Error, Session, SessionConfig};
+use crate::{Control, Error, Session};
 
 async fn read(session: &Session, path: &str) -> Result<Vec<u8>, Error> {
     let mut content = Vec::new();
@@ -210,7 +210,7 @@ pub async fn paths_stay_in_the_workspace(fixture: Fixture) -> Done {
 }
 
 pub async fn more_than_the_disk_is_refused(fixture: Fixture) -> Done {
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.limits.disk_bytes = fixture.limit(Control::Disk, 4 * MIB)?;
     let session = fixture.session_with(config).await?;
     let content = vec![1; 12 * MIB as usize];

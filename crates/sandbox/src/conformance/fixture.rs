@@ -14,6 +14,7 @@ use crate::{
 pub struct Fixture {
     backend: Arc<dyn Backend>,
     folder: PathBuf,
+    config: SessionConfig,
 }
 
 /// Why a case ends before its end.
@@ -68,6 +69,31 @@ impl Fixture {
         Self {
             backend,
             folder: folder.into(),
+            config: SessionConfig::default(),
+        }
+    }
+
+    /// What all sessions of the cases start from, such as an image.
+    #[must_use]
+    pub fn with_config(self, config: SessionConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    pub(super) fn config(&self) -> SessionConfig {
+        self.config.clone()
+    }
+
+    /// Skips what the backend does not enforce.
+    pub(super) fn needs(&self, control: Control) -> Done {
+        let controls = self.backend.controls_for(&self.config);
+        match controls.get(control) {
+            Some(state) if state.strength == Strength::Enforced => Ok(()),
+            Some(state) => skip(format!(
+                "{} is not enforced here: {}",
+                control.name(),
+                state.by
+            )),
+            None => skip(format!("{} is absent here", control.name())),
         }
     }
 
@@ -76,6 +102,7 @@ impl Fixture {
         Self {
             backend: self.backend.clone(),
             folder,
+            config: self.config.clone(),
         }
     }
 
@@ -104,7 +131,7 @@ impl Fixture {
     }
 
     pub(super) async fn session(&self) -> Done<Session> {
-        self.session_with(SessionConfig::default()).await
+        self.session_with(self.config()).await
     }
 
     pub(super) async fn session_with(&self, config: SessionConfig) -> Done<Session> {
@@ -116,7 +143,7 @@ impl Fixture {
 
     /// Asked for where it can be held, a default where it is only watched.
     pub(super) fn limit<T>(&self, control: Control, value: T) -> Done<Limit<T>> {
-        let controls = self.backend.controls(&SessionConfig::default().limits);
+        let controls = self.backend.controls_for(&self.config);
         match controls.strength(control) {
             Strength::Enforced => Ok(Limit::asked(value)),
             Strength::Observed => Ok(Limit::default_of(value)),

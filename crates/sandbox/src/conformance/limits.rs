@@ -34,7 +34,7 @@ pub async fn the_session_lives_on_after_a_deadline(fixture: Fixture) -> Done {
 }
 
 pub async fn too_much_memory_is_an_end(fixture: Fixture) -> Done {
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     let limit = fixture.limit(Control::Memory, 64 * MIB)?;
     config.limits.memory_bytes = limit;
     let session = fixture.session_with(config).await?;
@@ -63,7 +63,7 @@ pub async fn too_much_memory_is_an_end(fixture: Fixture) -> Done {
 }
 
 pub async fn processes_are_limited(fixture: Fixture) -> Done {
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.limits.processes = fixture.limit(Control::Processes, 24)?;
     let session = fixture.session_with(config).await?;
     let crowd = |size: u32| {
@@ -86,7 +86,7 @@ pub async fn processes_are_limited(fixture: Fixture) -> Done {
 }
 
 pub async fn the_disk_is_limited(fixture: Fixture) -> Done {
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.limits.disk_bytes = fixture.limit(Control::Disk, 8 * MIB)?;
     let session = fixture.session_with(config).await?;
     let fill = |place: &str, size: u32| sh(&format!("head -c {size} /dev/zero > {place}"));
@@ -107,7 +107,7 @@ pub async fn the_disk_is_limited(fixture: Fixture) -> Done {
 }
 
 pub async fn cpu_is_limited(fixture: Fixture) -> Done {
-    let mut config = SessionConfig::default();
+    let mut config = fixture.config();
     config.limits.cpus = fixture.limit(Control::Cpu, 1.0)?;
     let session = fixture.session_with(config).await?;
     let script = "for i in 1 2 3 4; do timeout 2 sh -c 'while :; do :; done' & done; wait";
@@ -163,7 +163,7 @@ pub async fn values_out_of_range_are_refused(fixture: Fixture) -> Done {
         |config| config.limits.output_bytes = Limit::asked(0),
     ];
     for (index, change) in bad.into_iter().enumerate() {
-        let mut config = SessionConfig::default();
+        let mut config = fixture.config();
         change(&mut config);
         let refused = sandbox.create_session(&agent(), None, config).await;
         check!(

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::fixture::{Done, Fixture, Stop, agent, check, check_eq, outcome, run, sh, skip, text};
 use crate::config::MountSpec;
-use crate::{Error, Session, SessionConfig};
+use crate::{Control, Error, Session, SessionConfig};
 
-fn mounting(source: &Path, target: &str, writable: bool) -> SessionConfig {
+fn mounting(fixture: &Fixture, source: &Path, target: &str, writable: bool) -> SessionConfig {
     let spec = MountSpec {
         source: source.into(),
         target: target.into(),
@@ -14,7 +14,7 @@ fn mounting(source: &Path, target: &str, writable: bool) -> SessionConfig {
     };
     SessionConfig {
         mounts: vec![spec],
-        ..SessionConfig::default()
+        ..fixture.config()
     }
 }
 
@@ -27,11 +27,12 @@ async fn writing(fixture: &Fixture, config: SessionConfig) -> Done<Session> {
 }
 
 pub async fn a_folder_is_seen_and_cannot_be_written(fixture: Fixture) -> Done {
+    fixture.needs(Control::Mounts)?;
     let folder = fixture.host_folder("data")?;
     fs::write(folder.join("file"), "content")?;
     for target in ["/data", "/workspace/data", "/home/me/data"] {
         let session = fixture
-            .session_with(mounting(&folder, target, false))
+            .session_with(mounting(&fixture, &folder, target, false))
             .await?;
         check_eq!(
             text(&session, &format!("cat {target}/file")).await?,
@@ -54,8 +55,9 @@ pub async fn a_folder_is_seen_and_cannot_be_written(fixture: Fixture) -> Done {
 }
 
 pub async fn a_writable_folder_can_be_written(fixture: Fixture) -> Done {
+    fixture.needs(Control::Mounts)?;
     let folder = fixture.host_folder("data")?;
-    let session = writing(&fixture, mounting(&folder, "/data", true)).await?;
+    let session = writing(&fixture, mounting(&fixture, &folder, "/data", true)).await?;
     text(&session, "echo inside > /data/new; mkdir /data/folder").await?;
     check_eq!(fs::read_to_string(folder.join("new"))?, "inside\n");
     fs::write(folder.join("later"), "outside")?;
@@ -64,10 +66,11 @@ pub async fn a_writable_folder_can_be_written(fixture: Fixture) -> Done {
 }
 
 pub async fn a_file_can_be_mounted(fixture: Fixture) -> Done {
+    fixture.needs(Control::Mounts)?;
     let file = fixture.host_folder("data")?.join("file");
     fs::write(&file, "content")?;
     let session = fixture
-        .session_with(mounting(&file, "/data/config", false))
+        .session_with(mounting(&fixture, &file, "/data/config", false))
         .await?;
     check_eq!(
         text(&session, "cat /data/config; ls /data").await?,
@@ -77,11 +80,12 @@ pub async fn a_file_can_be_mounted(fixture: Fixture) -> Done {
 }
 
 pub async fn a_folder_of_the_host_can_be_the_workspace(fixture: Fixture) -> Done {
+    fixture.needs(Control::Mounts)?;
     let folder = fixture.host_folder("project")?;
     fs::write(folder.join("file"), "content")?;
     let config = SessionConfig {
         workspace: Some(folder.clone()),
-        ..SessionConfig::default()
+        ..fixture.config()
     };
     let session = writing(&fixture, config).await?;
     check_eq!(
@@ -100,6 +104,7 @@ pub async fn a_folder_of_the_host_can_be_the_workspace(fixture: Fixture) -> Done
 }
 
 pub async fn what_is_protected_is_refused(fixture: Fixture) -> Done {
+    fixture.needs(Control::Mounts)?;
     let sandbox = fixture.process()?;
     let folder = fixture.host_folder("data")?;
     let secret = fixture.host_folder("somebody/.ssh")?;
@@ -133,7 +138,7 @@ pub async fn what_is_protected_is_refused(fixture: Fixture) -> Done {
     );
     for source in sources {
         for writable in [false, true] {
-            let config = mounting(source, "/data", writable);
+            let config = mounting(&fixture, source, "/data", writable);
             let refused = sandbox.create_session(&agent(), None, config).await;
             check!(
                 matches!(refused, Err(Error::MountRefused { .. })),
@@ -151,7 +156,7 @@ pub async fn what_is_protected_is_refused(fixture: Fixture) -> Done {
         "/a/../etc",
     ] {
         let refused = sandbox
-            .create_session(&agent(), None, mounting(&folder, target, false))
+            .create_session(&agent(), None, mounting(&fixture, &folder, target, false))
             .await;
         check!(
             matches!(refused, Err(Error::MountRefused { .. })),
@@ -160,7 +165,7 @@ pub async fn what_is_protected_is_refused(fixture: Fixture) -> Done {
     }
     let allowed = fixture.host_folder("ordinary")?;
     sandbox
-        .create_session(&agent(), None, mounting(&allowed, "/data", false))
+        .create_session(&agent(), None, mounting(&fixture, &allowed, "/data", false))
         .await?;
     Ok(())
 }

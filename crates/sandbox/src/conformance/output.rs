@@ -4,8 +4,8 @@ use super::fixture::{Done, Fixture, check, check_eq, outcome, run, sh};
 use crate::config::OutputOverflow;
 use crate::{Event, KillReason, Limit, Outcome, Running, Session, SessionConfig};
 
-fn limited(bytes: u64, overflow: OutputOverflow) -> SessionConfig {
-    let mut config = SessionConfig::default();
+fn limited(fixture: &Fixture, bytes: u64, overflow: OutputOverflow) -> SessionConfig {
+    let mut config = fixture.config();
     config.limits.output_bytes = Limit::asked(bytes);
     config.limits.output_overflow = overflow;
     config
@@ -35,7 +35,7 @@ pub async fn streams_are_apart_and_counted(fixture: Fixture) -> Done {
 
 pub async fn a_long_stream_is_cut_and_counted(fixture: Fixture) -> Done {
     let session = fixture
-        .session_with(limited(10_000, OutputOverflow::Truncate))
+        .session_with(limited(&fixture, 10_000, OutputOverflow::Truncate))
         .await?;
     let script = "printf begin; head -c 5000000 /dev/zero; echo end >&2; exit 3";
     let outcome = written(&session, script).await?;
@@ -57,7 +57,9 @@ pub async fn a_long_stream_is_cut_and_counted(fixture: Fixture) -> Done {
 
 pub async fn a_stream_of_exactly_the_limit_is_whole(fixture: Fixture) -> Done {
     for overflow in [OutputOverflow::Truncate, OutputOverflow::Kill] {
-        let session = fixture.session_with(limited(1000, overflow)).await?;
+        let session = fixture
+            .session_with(limited(&fixture, 1000, overflow))
+            .await?;
         let outcome = written(&session, "head -c 1000 /dev/zero").await?;
         check!(
             outcome.success() && !outcome.stdout.truncated(),
@@ -65,7 +67,7 @@ pub async fn a_stream_of_exactly_the_limit_is_whole(fixture: Fixture) -> Done {
         );
     }
     let session = fixture
-        .session_with(limited(1000, OutputOverflow::Truncate))
+        .session_with(limited(&fixture, 1000, OutputOverflow::Truncate))
         .await?;
     let outcome = written(&session, "head -c 1001 /dev/zero").await?;
     check!(outcome.stdout.truncated(), "control: one byte more is cut");
@@ -82,7 +84,7 @@ pub async fn bytes_that_are_not_text_arrive(fixture: Fixture) -> Done {
 
 pub async fn too_much_output_can_be_an_end(fixture: Fixture) -> Done {
     let session = fixture
-        .session_with(limited(1000, OutputOverflow::Kill))
+        .session_with(limited(&fixture, 1000, OutputOverflow::Kill))
         .await?;
     let begun = Instant::now();
     for stream in ["", ">&2"] {
@@ -154,7 +156,7 @@ async fn read_slowly(running: &mut Running) -> u64 {
 pub async fn a_slow_reader_loses_nothing(fixture: Fixture) -> Done {
     let size = 4 * 1024 * 1024;
     let session = fixture
-        .session_with(limited(size, OutputOverflow::Truncate))
+        .session_with(limited(&fixture, size, OutputOverflow::Truncate))
         .await?;
     let mut request = sh(&format!("head -c {size} /dev/zero"));
     request.stream = true;
@@ -167,7 +169,7 @@ pub async fn a_slow_reader_loses_nothing(fixture: Fixture) -> Done {
 pub async fn a_reader_that_stopped_does_not_stop_the_deadline(fixture: Fixture) -> Done {
     let size = 64 * 1024 * 1024;
     let session = fixture
-        .session_with(limited(size, OutputOverflow::Truncate))
+        .session_with(limited(&fixture, size, OutputOverflow::Truncate))
         .await?;
     let beside = session.start(sh("sleep 4; echo beside")).await?;
     let mut request = sh("while true; do echo something; done");

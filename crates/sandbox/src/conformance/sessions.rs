@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::fixture::{Done, Fixture, agent, check, check_eq, outcome, session_id, sh, text, until};
-use crate::{AgentId, Error, ExecutionStatus, KillReason, SessionConfig, SessionId, SessionStatus};
+use crate::{AgentId, Error, ExecutionStatus, KillReason, SessionId, SessionStatus};
 
 pub async fn files_stay_between_executions(fixture: Fixture) -> Done {
     let session = fixture.session().await?;
@@ -20,10 +20,10 @@ pub async fn files_stay_between_executions(fixture: Fixture) -> Done {
 pub async fn sessions_do_not_see_each_other(fixture: Fixture) -> Done {
     let sandbox = fixture.sandbox()?;
     let first = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
+        .create_session(&agent(), None, fixture.config())
         .await?;
     let second = sandbox
-        .create_session(&agent(), None, SessionConfig::default())
+        .create_session(&agent(), None, fixture.config())
         .await?;
     text(
         &first,
@@ -72,7 +72,7 @@ pub async fn names_are_exact(fixture: Fixture) -> Done {
     let sandbox = fixture.process()?;
     let (lower, upper): (AgentId, AgentId) = ("agent".parse()?, "AGENT".parse()?);
     let id = session_id("s.1_2-3")?;
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = sandbox
         .create_session(&lower, Some(id.clone()), config.clone())
         .await?;
@@ -106,7 +106,7 @@ pub async fn an_unknown_session_is_gone_already(fixture: Fixture) -> Done {
             "{missing:?}"
         );
         let session = sandbox
-            .create_session(&agent(), None, SessionConfig::default())
+            .create_session(&agent(), None, fixture.config())
             .await?;
         session.destroy().await?;
         session.destroy().await?;
@@ -141,7 +141,7 @@ pub async fn executions_run_side_by_side(fixture: Fixture) -> Done {
 pub async fn destroy_wins(fixture: Fixture) -> Done {
     for sandbox in [fixture.sandbox()?, fixture.process()?] {
         let session = sandbox
-            .create_session(&agent(), None, SessionConfig::default())
+            .create_session(&agent(), None, fixture.config())
             .await?;
         let mut all = Vec::new();
         for _ in 0..3 {
@@ -169,7 +169,7 @@ pub async fn statuses_are_told(fixture: Fixture) -> Done {
     let id = session_id("s")?;
     let status = || sandbox.session_status(&agent(), &id);
     check_eq!(status(), SessionStatus::Destroyed);
-    let config = SessionConfig::default();
+    let config = fixture.config();
     let session = sandbox
         .create_session(&agent(), Some(id.clone()), config)
         .await?;

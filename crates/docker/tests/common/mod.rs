@@ -1,0 +1,92 @@
+//! The engine that `scripts/test` started for these tests.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use brig_docker::{Address, DockerBackend, Options};
+use brig_sandbox::{Control, SessionConfig};
+
+/// Or says why there is none.
+pub struct Engine {
+    pub socket: PathBuf,
+    pub image: String,
+}
+
+impl Engine {
+    pub fn find(test: &str) -> Option<Self> {
+        let (Some(socket), Ok(image)) = (
+            std::env::var_os("BRIG_TEST_DOCKER"),
+            std::env::var("BRIG_TEST_IMAGE"),
+        ) else {
+            brig_testing::skip(test, "no engine was started for the tests (root only)");
+            return None;
+        };
+        Some(Self {
+            socket: socket.into(),
+            image,
+        })
+    }
+
+    pub fn options(&self) -> Options {
+        Options {
+            address: Some(Address::Unix(self.socket.clone())),
+            ..Options::default()
+        }
+    }
+
+    pub async fn backend(&self) -> Arc<DockerBackend> {
+        let backend = DockerBackend::connect(self.options()).await;
+        Arc::new(backend.expect("the engine answers"))
+    }
+
+    pub fn config(&self, runtime: &str) -> SessionConfig {
+        let mut config = SessionConfig {
+            image: Some(self.image.clone()),
+            runtime: Some(runtime.into()),
+            ..SessionConfig::default()
+        };
+        if runtime == "gvisor" {
+            // Told to leave control groups alone, as it must be on a machine like the tests'.
+            config.waive.insert(Control::Cpu);
+        }
+        config
+    }
+
+    /// Asked of the engine directly, and not through the backend.
+    pub fn curl(&self, method: &str, path: &str) -> Output {
+        curl(&self.socket, method, path)
+    }
+
+    /// Containers of this process, by their ids.
+    pub fn containers(&self, label: &str) -> Vec<String> {
+        let filters = format!("%7B%22label%22%3A%5B%22{label}%22%5D%7D");
+        let output = self.curl(
+            "GET",
+            &format!("/containers/json?all=true&filters={filters}"),
+        );
+        let text = String::from_utf8(output.stdout).expect("text");
+        let parsed: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let all = parsed.as_array().expect("a list").iter();
+        all.map(|one| one["Id"].as_str().expect("an id").to_owned())
+            .collect()
+    }
+}
+
+pub fn curl(socket: &Path, method: &str, path: &str) -> Output {
+    let output = Command::new("curl")
+        .args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "20",
+            "-X",
+            method,
+            "--unix-socket",
+        ])
+        .arg(socket)
+        .arg(format!("http://engine{path}"))
+        .output();
+    output.expect("curl")
+}
