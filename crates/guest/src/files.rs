@@ -18,6 +18,12 @@ pub fn open_base(base: Base, workspace: &str) -> Result<OwnedFd, Failure> {
     })
 }
 
+/// One that can be read and changed itself.
+pub fn open_whole(path: &str) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).step(format!("open {path}"))
+}
+
 pub fn open_folder(path: &str) -> Result<OwnedFd, Failure> {
     rustix::fs::open(
         path,

@@ -242,7 +242,7 @@ fn prepare(
     }
     volunteer_for_oom()?;
     process::reset_signals().step("reset signals")?;
-    new_keyring()?;
+    new_keyring(&hello.place)?;
     if let Place::Own(_) = &hello.place {
         // In a container there are none to drop.
         confine::drop_privileges()?;
@@ -263,11 +263,12 @@ fn adopt_orphans() -> Result<(), Failure> {
     }
 }
 
-fn new_keyring() -> Result<(), Failure> {
-    match process::new_session_keyring() {
-        // There are none to be had, so there is nothing in them.
-        Err(error) if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) => Ok(()),
-        joined => joined.step("join a new keyring"),
+fn new_keyring(place: &Place) -> Result<(), Failure> {
+    let joined = process::new_session_keyring();
+    match (place, joined.as_ref().err().and_then(Errno::from_io_error)) {
+        // Nobody is given any there, so there is nothing in them.
+        (Place::Container(_), Some(Errno::NOSYS | Errno::PERM | Errno::ACCESS)) => Ok(()),
+        _ => joined.step("join a new keyring"),
     }
 }
 

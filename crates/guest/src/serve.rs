@@ -317,7 +317,7 @@ impl Guest {
                 self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
             }
             ToGuest::Fill { id, channel } => {
-                let root = files::open_folder(&self.hello.workspace);
+                let root = files::open_whole(&self.hello.workspace);
                 let sink = root.map(|root| Sink::Tree(Receiver::adding(root, UNBOUNDED).into()));
                 self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
             }

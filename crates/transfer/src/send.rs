@@ -50,6 +50,16 @@ struct Level {
     folder: OwnedFd,
     names: Vec<CString>,
     path: Vec<u8>,
+    /// The mode of a folder that was closed even to its owner, until all of it is sent.
+    shut: Option<Mode>,
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        if let Some(mode) = self.shut {
+            let _ = rustix::fs::fchmod(&self.folder, mode);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -69,7 +79,7 @@ impl Sender {
         let device = rustix::fs::fstat(&root)?.st_dev;
         Ok(Self {
             device,
-            levels: vec![Level::open(root, Vec::new())?],
+            levels: vec![Level::open(root, Vec::new(), None)?],
             file: None,
             ready: Vec::new(),
             taken: 0,
@@ -166,7 +176,12 @@ impl Sender {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let Some(folder) = there(readable(&level.folder, name, open_folder))? else {
+        let opened = match open_folder(&level.folder, name) {
+            Ok(folder) => usable(folder),
+            Err(Errno::ACCESS) => unlock(&level.folder, name),
+            Err(error) => Err(error),
+        };
+        let Some((folder, shut)) = there(opened)? else {
             return Ok(());
         };
         if depth > MAX_DEPTH {
@@ -176,10 +191,10 @@ impl Sender {
         let found = rustix::fs::fstat(&folder)?;
         self.put(&Record::Folder {
             path: path.clone(),
-            mode: mode(&found),
+            mode: shut.map_or(mode(&found), |shut| shut.as_raw_mode()),
             modified: modified(&found),
         })?;
-        self.levels.push(Level::open(folder, path)?);
+        self.levels.push(Level::open(folder, path, shut)?);
         Ok(())
     }
 
@@ -187,7 +202,7 @@ impl Sender {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let Some(file) = there(readable(&level.folder, name, open_file))? else {
+        let Some(file) = there(readable(&level.folder, name))? else {
             return Ok(());
         };
         let found = rustix::fs::fstat(&file)?;
@@ -231,7 +246,7 @@ impl Sender {
 }
 
 impl Level {
-    fn open(folder: OwnedFd, path: Vec<u8>) -> io::Result<Self> {
+    fn open(folder: OwnedFd, path: Vec<u8>, shut: Option<Mode>) -> io::Result<Self> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -245,6 +260,7 @@ impl Level {
             folder,
             names,
             path,
+            shut,
         })
     }
 }
@@ -300,13 +316,40 @@ fn open_file(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Opens a folder to its owner; the answer has the mode that it is to get back.
+fn unlock(above: &OwnedFd, name: &CStr) -> rustix::io::Result<(OwnedFd, Option<Mode>)> {
+    let found = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode).is_symlink() {
+        return Err(Errno::LOOP);
+    }
+    let before = Mode::from_raw_mode(found.st_mode & 0o7777);
+    rustix::fs::chmodat(above, name, before | Mode::RWXU, AtFlags::empty())?;
+    match open_folder(above, name) {
+        Ok(folder) => Ok((folder, Some(before))),
+        Err(error) => {
+            rustix::fs::chmodat(above, name, before, AtFlags::empty())?;
+            Err(error)
+        }
+    }
+}
+
+/// One that can be listed may still keep its owner from what is in it.
+fn usable(folder: OwnedFd) -> rustix::io::Result<(OwnedFd, Option<Mode>)> {
+    let before = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode & 0o7777);
+    if before.contains(Mode::XUSR) {
+        return Ok((folder, None));
+    }
+    // Whose it is not, needs no help or gets none.
+    match rustix::fs::fchmod(&folder, before | Mode::RWXU) {
+        Ok(()) => Ok((folder, Some(before))),
+        Err(Errno::PERM) => Ok((folder, None)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whoever owns a file may read it, also if its mode says otherwise.
-fn readable(
-    folder: &OwnedFd,
-    name: &CStr,
-    open: fn(&OwnedFd, &CStr) -> rustix::io::Result<OwnedFd>,
-) -> rustix::io::Result<OwnedFd> {
-    match open(folder, name) {
+fn readable(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    match open_file(folder, name) {
         Err(Errno::ACCESS) => {
             let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
             if FileType::from_raw_mode(found.st_mode).is_symlink() {
@@ -314,7 +357,7 @@ fn readable(
             }
             let before = Mode::from_raw_mode(found.st_mode & 0o7777);
             rustix::fs::chmodat(folder, name, before | Mode::RWXU, AtFlags::empty())?;
-            let opened = open(folder, name);
+            let opened = open_file(folder, name);
             rustix::fs::chmodat(folder, name, before, AtFlags::empty())?;
             opened
         }
