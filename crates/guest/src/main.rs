@@ -5,7 +5,6 @@
 mod channel;
 mod confine;
 mod container;
-mod denied;
 mod files;
 mod keeper;
 mod proc;
@@ -15,6 +14,7 @@ mod setup;
 mod task;
 mod trees;
 mod usage;
+mod watch;
 mod yard;
 
 use std::io;

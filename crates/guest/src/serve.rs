@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::channel::Channel;
 use crate::task::{Prepared, Stdin, Task};
+use crate::watch::Watch;
 use crate::yard::{self, Yard};
 use crate::{Failure, Step, files};
 
@@ -75,7 +76,7 @@ enum Source {
 struct Guest {
     channel: Channel,
     hello: Hello,
-    /// Where keepers hand out who is to be asked.
+    /// To the outside.
     handoff: Option<OwnedFd>,
     /// What only a guest in a container has.
     yard: Option<Yard>,
@@ -123,7 +124,7 @@ impl Guest {
                 Ready::Flush => {}
                 Ready::Yard(awaited) => {
                     if let Some(yard) = &mut self.yard {
-                        yard.ready(awaited, &mut self.channel);
+                        yard.ready(awaited, &self.tasks, &mut self.channel);
                     }
                 }
                 Ready::Ended(task) => self.tasks[task].reap(false),
@@ -240,10 +241,16 @@ impl Guest {
         self.tasks.is_empty() && self.wants_spare
     }
 
+    /// Where keepers hand out who is to be asked: outside, or in a container here.
+    fn handoff(&self) -> Option<&OwnedFd> {
+        let watch = self.yard.as_ref().and_then(|yard| yard.watch.as_ref());
+        self.handoff.as_ref().or(watch.map(Watch::handoff))
+    }
+
     fn prepare_spare(&mut self) {
         self.wants_spare = false;
         // What fails now will fail again, and be reported, when it is needed.
-        self.spare = Prepared::new(&self.hello, self.handoff.as_ref(), None).ok();
+        self.spare = Prepared::new(&self.hello, self.handoff(), None).ok();
     }
 
     fn start(&mut self, spawn: Spawn) -> Result<Task, Failure> {
@@ -252,7 +259,7 @@ impl Guest {
             Some(spare) if fits(&spare) => spare,
             other => {
                 self.lingering.extend(other.and_then(Prepared::dismiss));
-                Prepared::new(&self.hello, self.handoff.as_ref(), spawn.terminal)?
+                Prepared::new(&self.hello, self.handoff(), spawn.terminal)?
             }
         };
         Task::start(prepared, spawn)
@@ -494,6 +501,10 @@ impl Guest {
                     }
                     self.channel.send(&message);
                     self.wants_spare = true;
+                    let id = self.tasks[index].id;
+                    if let Some(watch) = self.yard.as_mut().and_then(|yard| yard.watch.as_mut()) {
+                        watch.forget(id);
+                    }
                     self.lingering
                         .extend(self.tasks.remove(index).into_keeper());
                 }

@@ -143,6 +143,8 @@ impl Stdin {
 #[derive(Debug)]
 pub struct Task {
     pub id: u32,
+    /// What it was told to run.
+    pub words: Vec<String>,
     pub keeper: u32,
     pub pidfd: Option<OwnedFd>,
     pub status: OwnedFd,
@@ -208,6 +210,7 @@ impl Task {
         let terminal = ends.terminal.is_some();
         Ok(Self {
             id: spawn.id,
+            words: spawn.argv,
             keeper,
             pidfd,
             status,

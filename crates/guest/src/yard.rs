@@ -7,14 +7,13 @@ use std::time::Duration;
 use brig_linux::process;
 use brig_wire::Container;
 use rustix::event::PollFlags;
-use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::channel::Channel;
-use crate::denied::Told;
 use crate::relay::{self, Relay};
 use crate::task::Task;
 use crate::usage::Meter;
+use crate::watch::Watch;
 use crate::{Failure, container, trees};
 
 /// Between two looks at processes that were told to end.
@@ -24,26 +23,23 @@ const SWEEP: Duration = Duration::from_millis(1);
 pub struct Yard {
     pub relay: Relay,
     pub meter: Meter,
-    told: Option<Told>,
+    pub watch: Option<Watch>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {
     Relay(relay::Awaited),
-    Told,
+    Watch(usize),
 }
 
 impl Yard {
-    pub fn open(container: &Container) -> Result<Self, Failure> {
+    pub fn open(container: &Container, watches: bool) -> Result<Self, Failure> {
         let doors = container::check(container)?;
-        let told = match &container.denied {
-            Some((_, pipe)) => Some(Told::open(pipe)?),
-            None => None,
-        };
+        let watch = if watches { Some(Watch::open()?) } else { None };
         Ok(Self {
             relay: Relay::new(&container.doors, doors),
             meter: Meter::default(),
-            told,
+            watch,
         })
     }
 
@@ -52,19 +48,21 @@ impl Yard {
         channel: &Channel,
         takes_more: bool,
     ) -> Vec<(Awaited, BorrowedFd<'_>, PollFlags)> {
-        let told = self.told.iter().filter(|_| takes_more);
-        let told = told.map(|told| (Awaited::Told, told.pipe.as_fd(), PollFlags::IN));
+        let watched = self.watch.iter().filter(|_| takes_more);
+        let watched = watched.flat_map(Watch::awaited).enumerate();
+        let watched = watched.map(|(index, fd)| (Awaited::Watch(index), fd, PollFlags::IN));
         let relayed = self.relay.awaited(channel, takes_more).into_iter();
-        told.chain(relayed.map(|(awaited, fd, flags)| (Awaited::Relay(awaited), fd, flags)))
+        watched
+            .chain(relayed.map(|(awaited, fd, flags)| (Awaited::Relay(awaited), fd, flags)))
             .collect()
     }
 
-    pub fn ready(&mut self, awaited: Awaited, channel: &mut Channel) {
+    pub fn ready(&mut self, awaited: Awaited, tasks: &[Task], channel: &mut Channel) {
         match awaited {
             Awaited::Relay(awaited) => self.relay.ready(awaited, channel),
-            Awaited::Told => {
-                if let Some(told) = &mut self.told {
-                    told.read(channel);
+            Awaited::Watch(index) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.ready(index, tasks, channel);
                 }
             }
         }

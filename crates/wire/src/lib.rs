@@ -12,7 +12,7 @@ pub use frame::{
     encode_into,
 };
 pub use message::{
-    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exit, FromGuest, GUEST_CHANNEL,
+    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exec, Exit, FromGuest, GUEST_CHANNEL,
     Hello, LISTING_PART, MAX_DATAGRAM, MAX_DOORS, MessageError, Network, Place, Rlimit, Setup,
     Source, Spawn, Step, ToGuest, Transport, Usage, VERSION, from_bytes, to_bytes,
 };

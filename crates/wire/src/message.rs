@@ -153,10 +153,8 @@ pub enum FromGuest {
         from: ([u8; 4], u16),
         bytes: Vec<u8>,
     },
-    /// A stand-in was started, under these words.
-    Denied {
-        words: Vec<String>,
-    },
+    /// A program is about to be started in a container.
+    Exec(Box<Exec>),
 }
 
 /// Set in the numbers of channels that the guest opens.
@@ -164,6 +162,21 @@ pub const GUEST_CHANNEL: u32 = 1 << 31;
 
 /// The most bytes of a datagram that is relayed.
 pub const MAX_DATAGRAM: usize = 4096;
+
+/// What is asked for, as it was read of whoever asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exec {
+    /// The execution.
+    pub id: u32,
+    pub process: u32,
+    pub parent: u32,
+    /// What asks; nothing for the guest itself.
+    pub running: Option<String>,
+    pub program: String,
+    /// The file that it is, without links, if there is one.
+    pub path: Option<String>,
+    pub words: Vec<String>,
+}
 
 /// What a whole container uses, as its kernel tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,9 +214,8 @@ pub struct Container {
     /// What must be mounted, and its device and inode.
     pub mounts: Vec<(String, (u64, u64))>,
     pub doors: Vec<Door>,
-    /// Stand-ins for denied programs, if there are any: a folder that comes first in `PATH`, and a
-    /// pipe with a name where they tell that they were started.
-    pub denied: Option<(String, String)>,
+    /// A folder of stand-ins for denied programs, which comes first in `PATH`.
+    pub denied: Option<String>,
 }
 
 /// What every program in the sandbox is held by, beside its namespaces.

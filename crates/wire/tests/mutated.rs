@@ -5,7 +5,7 @@
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exit, FromGuest, GUEST_CHANNEL,
+    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exec, Exit, FromGuest, GUEST_CHANNEL,
     Hello, Kind, Network, Place, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, Usage,
     VERSION, encode_into, to_bytes,
 };
@@ -169,9 +169,14 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
             from: ([127, 0, 0, 1], 5353),
             bytes: vec![0; 40],
         },
-        FromGuest::Denied {
+        FromGuest::Exec(Box::new(Exec {
+            id: 1,
+            process: 7,
+            program: "az".into(),
+            path: Some("/usr/bin/az".into()),
             words: vec!["az".into(), "account".into()],
-        },
+            ..Exec::default()
+        })),
         FromGuest::Done {
             id: 4,
             bytes: 1 << 40,
@@ -295,7 +300,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         place: Place::Container(Container {
             mounts: vec![("/input".into(), (1, 2))],
             doors: Vec::new(),
-            denied: Some(("/.brig/names".into(), "/.brig/denied".into())),
+            denied: Some("/.brig/names".into()),
         }),
         ..hello.clone()
     };

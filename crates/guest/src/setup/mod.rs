@@ -32,7 +32,10 @@ pub fn run(
             build(setup, &hello.workspace, handoff, mounts)?;
             None
         }
-        (Place::Container(container), None) => Some(Yard::open(container)?),
+        (Place::Container(container), None) => {
+            let watches = !hello.confine.notify.is_empty();
+            Some(Yard::open(container, watches)?)
+        }
         _ => return Err(io::Error::from(Errno::INVAL)).step("find the place"),
     };
     // The code beside us runs as the same user: it must not read or trace us.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::caller::{Asked, Caller};
 use super::judge::Verdict;
+use brig_caller::{Asked, Caller};
 
 /// A program can have many processes; more than this are not remembered at once.
 const REMEMBERED: usize = 4096;

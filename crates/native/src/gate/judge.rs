@@ -8,7 +8,7 @@ use brig_policy::{CommandMode, Commands};
 use brig_sandbox::commands::Scan;
 use rustix::io::Errno;
 
-use super::caller::{Asked, Caller, FileId, Place};
+use brig_caller::{Asked, Caller, FileId, Place};
 
 #[derive(Clone, Debug)]
 pub struct Judge {

@@ -3,7 +3,6 @@
 //! alone: denied files are covered, and an allowlist is Landlock's.
 
 mod book;
-mod caller;
 mod judge;
 
 use std::collections::HashMap;
@@ -20,7 +19,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use book::Book;
-use caller::{Asked, Caller};
+use brig_caller::{Asked, Caller};
 pub use judge::{Judge, SHIM};
 use judge::{Ruling, Verdict};
 
@@ -213,7 +212,7 @@ impl Watched {
         if !self.book.was_expected(caller.thread()) {
             let asked = Asked {
                 program: program.display().to_string(),
-                place: caller::Place::File(program.to_owned()),
+                place: brig_caller::Place::File(program.to_owned()),
                 ..asked
             };
             let _ = self.tell(judge, caller, asked, None, denied);
@@ -234,7 +233,7 @@ impl Watched {
             program: program
                 .as_deref()
                 .map_or_else(String::new, |path| path.display().to_string()),
-            place: program.map_or(caller::Place::Unknown, caller::Place::File),
+            place: program.map_or(brig_caller::Place::Unknown, brig_caller::Place::File),
             file,
             arguments: caller.arguments(),
         };

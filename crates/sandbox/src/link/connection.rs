@@ -417,7 +417,7 @@ fn request_of(message: &FromGuest) -> u32 {
         FromGuest::Usage(_)
         | FromGuest::Dialled { .. }
         | FromGuest::Datagram { .. }
-        | FromGuest::Denied { .. } => UNASKED,
+        | FromGuest::Exec(_) => UNASKED,
     }
 }
 

@@ -37,7 +37,6 @@ pub async fn run<G: Guard>(
 ) -> Result<Outcome> {
     let network = instance.network.as_ref();
     let admitted = network.map(|network| network.admit(permit.attempts()));
-    let _heard = (instance.listening.as_ref()).map(|listening| listening.hear(permit.attempts()));
     let outcome = run_admitted(instance, permit, request, io).await;
     if let Some(admitted) = admitted {
         admitted.leave().await;
@@ -73,6 +72,8 @@ async fn run_admitted<G: Guard>(
     let begun = Instant::now();
     let mark = instance.guard.mark();
     instance.guard.begins(numbers.id, permit.attempts());
+    let listening = instance.listening.as_ref();
+    let _heard = listening.map(|listening| listening.hear(numbers.id, permit.attempts()));
     let _ends = Ends(&instance.guard, numbers.id);
     connection.send(&ToGuest::Spawn(Box::new(spawn)))?;
     let ExecIo {

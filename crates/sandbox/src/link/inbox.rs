@@ -42,7 +42,7 @@ impl Incoming {
             Incoming::Message(FromGuest::Usage(_)) => "usage",
             Incoming::Visit { .. } | Incoming::Message(FromGuest::Dialled { .. }) => "visitor",
             Incoming::Message(FromGuest::Datagram { .. }) => "datagram",
-            Incoming::Message(FromGuest::Denied { .. }) => "denied command",
+            Incoming::Message(FromGuest::Exec(_)) => "command",
         }
     }
 }

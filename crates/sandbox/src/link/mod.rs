@@ -30,7 +30,7 @@ pub use connection::{Connection, Stream};
 pub use language::{CALLER, Interpreters, as_given};
 use shadow::Shadow;
 use unasked::Listening;
-pub use unasked::Unasked;
+pub use unasked::{Judge, Unasked};
 
 /// How long a guest may take to build its place, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ impl<G: Guard> GuestInstance<G> {
         Ok(self)
     }
 
-    /// Whose guest tells of visitors and of denied commands.
+    /// Whose guest tells of visitors and of commands.
     pub fn with_unasked(mut self, unasked: Unasked) -> Result<Self> {
         let listening = Listening::start(&self.connection, unasked)?;
         self.network = listening.network().cloned();
@@ -169,7 +169,7 @@ impl<G: Guard> GuestInstance<G> {
         let workspace = hello.workspace.clone();
         let first_in_path = match &hello.place {
             Place::Own(setup) => setup.denied.as_ref().map(|denied| &denied.folder),
-            Place::Container(container) => container.denied.as_ref().map(|(folder, _)| folder),
+            Place::Container(container) => container.denied.as_ref(),
         };
         let first_in_path = first_in_path.cloned();
         let watched = !hello.confine.notify.is_empty();

@@ -1,13 +1,14 @@
 //! What a guest in a container tells without having been asked: visitors to its doors, which are
-//! served as if they had come here, and commands that stand-ins have denied.
+//! served as if they had come here, and programs that are about to be started.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 
 use brig_audit::Command;
 use brig_egress::{Entry, Gateway};
-use brig_wire::{FromGuest, MAX_DATAGRAM, ToGuest};
+use brig_wire::{Exec, FromGuest, MAX_DATAGRAM, ToGuest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -20,15 +21,17 @@ use crate::{Attempts, Error, Result};
 /// How much of a visitor's bytes may lie here.
 const BUFFER: usize = 64 * 1024;
 
-type Judge = dyn Fn(Vec<String>) -> Command + Send + Sync;
+/// What to put on record of a program that is about to be started, if anything.
+pub trait Judge: Send + Sync {
+    fn judge(&self, exec: Exec) -> Option<Command>;
+}
 
 /// What becomes of it.
 #[derive(Default)]
 pub struct Unasked {
     /// The way out, and what is spoken at each door; nothing for DNS over UDP.
     pub network: Option<(Network, Vec<Option<Entry>>)>,
-    /// What to put on record when a stand-in was started under these words.
-    pub denied: Option<Arc<Judge>>,
+    pub judge: Option<Box<dyn Judge>>,
 }
 
 impl fmt::Debug for Unasked {
@@ -48,7 +51,7 @@ pub struct Listening {
 }
 
 /// The executions of the moment.
-type Running = Mutex<Vec<Weak<Attempts>>>;
+type Running = Mutex<HashMap<u32, Weak<Attempts>>>;
 
 impl Listening {
     pub fn start(connection: &Arc<Connection>, unasked: Unasked) -> Result<Self> {
@@ -77,11 +80,11 @@ impl Listening {
     }
 
     /// Tells this execution of commands until the answer is dropped.
-    pub fn hear(&self, attempts: &Arc<Attempts>) -> Heard {
-        lock(&self.running).push(Arc::downgrade(attempts));
+    pub fn hear(&self, id: u32, attempts: &Arc<Attempts>) -> Heard {
+        lock(&self.running).insert(id, Arc::downgrade(attempts));
         Heard {
             running: Arc::clone(&self.running),
-            attempts: Arc::downgrade(attempts),
+            id,
         }
     }
 }
@@ -95,12 +98,12 @@ impl Drop for Listening {
 #[derive(Debug)]
 pub struct Heard {
     running: Arc<Running>,
-    attempts: Weak<Attempts>,
+    id: u32,
 }
 
 impl Drop for Heard {
     fn drop(&mut self) {
-        lock(&self.running).retain(|other| !Weak::ptr_eq(other, &self.attempts));
+        lock(&self.running).remove(&self.id);
     }
 }
 
@@ -136,8 +139,8 @@ impl House {
                 Incoming::Message(FromGuest::Datagram { door, from, bytes }) => {
                     self.datagram(&connection, door, from, &bytes)
                 }
-                Incoming::Message(FromGuest::Denied { words }) => {
-                    self.denied(words);
+                Incoming::Message(FromGuest::Exec(exec)) => {
+                    self.command(*exec);
                     Ok(())
                 }
                 other => Err(Error::Protocol(format!("unexpected: {}", other.name()))),
@@ -174,18 +177,16 @@ impl House {
         }
     }
 
-    fn denied(&self, words: Vec<String>) {
-        let Some(judge) = &self.unasked.denied else {
+    fn command(&self, exec: Exec) {
+        let id = exec.id;
+        let Some(command) = (self.unasked.judge.as_ref()).and_then(|judge| judge.judge(exec))
+        else {
             return;
         };
-        let command = judge(words);
-        let running: Vec<_> = lock(&self.running)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        for attempts in running {
+        let attempts = lock(&self.running).get(&id).and_then(Weak::upgrade);
+        if let Some(attempts) = attempts {
             // What can't be recorded ends the execution by itself.
-            let _ = attempts.command(command.clone());
+            let _ = attempts.command(command);
         }
     }
 }
