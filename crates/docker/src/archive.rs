@@ -2,7 +2,7 @@
 
 const BLOCK: usize = 512;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
 }
@@ -19,6 +19,11 @@ impl Archive {
             .resize(self.bytes.len().next_multiple_of(BLOCK), 0);
     }
 
+    /// One more name of a file that came before.
+    pub fn link(&mut self, path: &str, first: &str) {
+        self.put(path, b'1', 0o555, 0, first);
+    }
+
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
         self.bytes
@@ -26,10 +31,17 @@ impl Archive {
 
     /// Owned by root, at the beginning of time: the same files are the same bytes.
     fn header(&mut self, path: &str, kind: u8, mode: u32, size: usize) {
+        self.put(path, kind, mode, size, "");
+    }
+
+    fn put(&mut self, path: &str, kind: u8, mode: u32, size: usize, first: &str) {
         let mut block = [0; BLOCK];
         let mut put =
             |at: usize, text: &str| block[at..at + text.len()].copy_from_slice(text.as_bytes());
-        put(0, path);
+        let (folder, name) = split(path);
+        put(0, name);
+        put(345, folder);
+        put(157, first);
         put(100, &format!("{mode:07o}"));
         put(108, "0000000");
         put(116, "0000000");
@@ -43,6 +55,22 @@ impl Archive {
         block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         self.bytes.extend_from_slice(&block);
     }
+}
+
+/// Whether there is room for a path.
+pub fn fits(path: &str) -> bool {
+    let (folder, name) = split(path);
+    name.len() <= 100 && folder.len() <= 155
+}
+
+/// A long path has its first folders in a field of their own.
+fn split(path: &str) -> (&str, &str) {
+    if path.len() <= 100 {
+        return ("", path);
+    }
+    let slashes = path.match_indices('/').map(|(at, _)| at);
+    let at = slashes.take_while(|at| *at <= 155).last();
+    at.map_or(("", path), |at| (&path[..at], &path[at + 1..]))
 }
 
 #[cfg(test)]

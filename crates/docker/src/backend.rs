@@ -9,15 +9,17 @@ use brig_sandbox::link::{GuestInstance, Interpreters, Stream};
 use brig_sandbox::{
     Backend, Controls, Error, Finding, Instance, Limits, Plan, Result, SessionConfig,
 };
-use brig_wire::{Container, Hello, Place, VERSION};
+use brig_wire::{Container, Denied, Hello, Place, VERSION};
 
 use crate::address::{Address, Environment};
+use crate::commands::Lists;
 use crate::engine::{Engine, Facts, PATIENCE};
 use crate::guard::DockerGuard;
 use crate::hardening::{self, Parts};
 use crate::image::Image;
 use crate::leftovers::{Leftovers, Name};
 use crate::mounts::WORKSPACE;
+use crate::outline::Outlines;
 use crate::owner::Owner;
 use crate::runtime::Runtime;
 use crate::stream::{FromGuest, LastWords};
@@ -73,6 +75,7 @@ pub struct DockerBackend {
     /// One image is prepared at a time.
     preparing: tokio::sync::Mutex<()>,
     known: programs::Known,
+    outlines: Outlines,
     swept: OnceLock<()>,
 }
 
@@ -100,6 +103,7 @@ impl DockerBackend {
             progress: options.progress,
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
+            outlines: Outlines::default(),
             swept: OnceLock::new(),
         })
     }
@@ -128,8 +132,21 @@ impl DockerBackend {
             progress: None,
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
+            outlines: Outlines::default(),
             swept: OnceLock::new(),
         }
+    }
+
+    /// What the plan says about commands; nothing if it says nothing, and then nothing is watched.
+    async fn lists(&self, plan: &Plan, image: &Image) -> Result<Option<Lists>> {
+        if !plan.watches_commands() {
+            return Ok(None);
+        }
+        let outline = self
+            .outlines
+            .of(image, &self.engine, &self.leftovers, plan.state())
+            .await?;
+        Lists::read(plan, image, &outline).map(Some)
     }
 
     fn runtime(&self, asked: Option<&str>) -> Result<Runtime> {
@@ -143,11 +160,12 @@ impl DockerBackend {
         plan: &Plan,
         runtime: &Runtime,
         image: &Image,
+        denied: Option<&Denied>,
     ) -> Result<(Stream, LastWords)> {
         let engine = &self.engine;
         let derived = {
             let _alone = self.preparing.lock().await;
-            derived::ensure(engine, image, &self.leftovers).await?
+            derived::ensure(engine, image, denied, &self.leftovers).await?
         };
         let body = hardening::body(Parts {
             plan,
@@ -202,8 +220,9 @@ impl DockerBackend {
         mut instance: GuestInstance<DockerGuard>,
         plan: &Plan,
         image: &Image,
+        lists: Option<Lists>,
     ) -> Result<Box<dyn Instance>> {
-        instance = instance.with_unasked(network::serve(plan))?;
+        instance = instance.with_unasked(network::serve(plan, lists))?;
         let interpreters = self.known.interpreters(image, &instance).await?;
         instance.set_interpreters(interpreters);
         if plan.workspace().is_none() {
@@ -267,8 +286,11 @@ impl Backend for DockerBackend {
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let runtime = self.runtime(plan.runtime())?;
         let image = image::resolve(&self.engine, plan.image(), self.progress.as_ref()).await?;
+        let lists = self.lists(plan, &image).await?;
+        let denied = lists.as_ref().and_then(Lists::denied).cloned();
         let container = self.leftovers.name();
-        let started = self.start(&container, plan, &runtime, &image).await;
+        let started = self.start(&container, plan, &runtime, &image, denied.as_ref());
+        let started = started.await;
         let (stream, words) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -287,7 +309,7 @@ impl Backend for DockerBackend {
             place: Place::Container(Container {
                 mounts: mounts::expected(&runtime, plan),
                 doors: network::plan(plan),
-                denied: None,
+                denied,
             }),
             workspace: WORKSPACE.into(),
         };
@@ -302,7 +324,7 @@ impl Backend for DockerBackend {
             env,
         )
         .await?;
-        self.furnish(instance, plan, &image).await
+        self.furnish(instance, plan, &image, lists).await
     }
 
     async fn sweep(&self) -> Result<usize> {

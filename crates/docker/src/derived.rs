@@ -9,6 +9,7 @@ use bollard::query_parameters::{
     CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
 use brig_sandbox::Result;
+use brig_wire::Denied;
 use sha2::{Digest, Sha256};
 
 use crate::address::hex;
@@ -24,19 +25,38 @@ pub const GUEST: &str = "/.brig/guest";
 /// On derived images: the digest of what was added.
 pub const LABEL: &str = "brig.derived";
 const BASE: &str = "brig.base";
+/// The digest of all of it, stand-ins for denied programs among it.
+const WHOLE: &str = "brig.whole";
 const REPOSITORY: &str = "brig-derived";
 
-/// What is added, and its digest.
-fn addition() -> &'static (Vec<u8>, String) {
-    static ADDITION: OnceLock<(Vec<u8>, String)> = OnceLock::new();
+/// Where the stand-in for denied programs is, and the folder that has it under their names.
+const SHIM: &str = ".brig/shim";
+pub const NAMES: &str = "/.brig/names";
+
+/// What is added to every image, and its digest.
+fn addition() -> &'static (Archive, String) {
+    static ADDITION: OnceLock<(Archive, String)> = OnceLock::new();
     ADDITION.get_or_init(|| {
         let mut archive = Archive::default();
         archive.folder(".brig", 0o555);
         archive.file(".brig/guest", 0o555, brig_guest_image::GUEST);
-        let bytes = archive.finish();
-        let digest = hex(&Sha256::digest(&bytes));
-        (bytes, digest)
+        let digest = hex(&Sha256::digest(archive.clone().finish()));
+        (archive, digest)
     })
+}
+
+/// The same, with stand-ins.
+fn archive(denied: Option<&Denied>) -> Vec<u8> {
+    let mut archive = addition().0.clone();
+    if let Some(denied) = denied {
+        archive.file(SHIM, 0o555, brig_guest_image::SHIM);
+        archive.folder(NAMES.trim_start_matches('/'), 0o555);
+        let names = denied.names.iter().map(|name| format!("{NAMES}/{name}"));
+        for path in names.chain(denied.covered.iter().cloned()) {
+            archive.link(path.trim_start_matches('/'), SHIM);
+        }
+    }
+    archive.finish()
 }
 
 /// The digest that derived images of this build carry.
@@ -45,9 +65,16 @@ pub fn digest() -> &'static str {
 }
 
 /// The name of the image derived from this one; made if it is not there yet.
-pub async fn ensure(engine: &Engine, base: &Image, leftovers: &Leftovers) -> Result<String> {
-    let (archive, digest) = addition();
-    let key = hex(&Sha256::digest(format!("{}\n{digest}", base.id)));
+pub async fn ensure(
+    engine: &Engine,
+    base: &Image,
+    denied: Option<&Denied>,
+    leftovers: &Leftovers,
+) -> Result<String> {
+    let digest = digest();
+    let archive = archive(denied);
+    let whole = hex(&Sha256::digest(&archive));
+    let key = hex(&Sha256::digest(format!("{}\n{whole}", base.id)));
     let name = format!("{REPOSITORY}:{}", &key[..32]);
     let found = engine
         .find("look at an image", engine.docker.inspect_image(&name))
@@ -57,7 +84,7 @@ pub async fn ensure(engine: &Engine, base: &Image, leftovers: &Leftovers) -> Res
         .and_then(|config| config.labels);
     // Anyone can give an image that name.
     if labels.is_some_and(|labels| {
-        labels.get(LABEL) == Some(digest) && labels.get(BASE) == Some(&base.id)
+        labels.get(WHOLE) == Some(&whole) && labels.get(BASE) == Some(&base.id)
     }) {
         return Ok(name);
     }
@@ -85,7 +112,7 @@ pub async fn ensure(engine: &Engine, base: &Image, leftovers: &Leftovers) -> Res
     let upload = engine.docker.upload_to_container(
         staging.as_str(),
         Some(options),
-        bollard::body_full(archive.clone().into()),
+        bollard::body_full(archive.into()),
     );
     engine.ask("put the guest into the image", upload).await?;
     let options = CommitContainerOptionsBuilder::new()
@@ -96,7 +123,8 @@ pub async fn ensure(engine: &Engine, base: &Image, leftovers: &Leftovers) -> Res
         .build();
     let config = ContainerConfig {
         labels: Some(HashMap::from([
-            (LABEL.to_owned(), digest.clone()),
+            (LABEL.to_owned(), digest.to_owned()),
+            (WHOLE.to_owned(), whole),
             (BASE.to_owned(), base.id.clone()),
             // It is not a container, and belongs to nobody in particular.
             (crate::owner::LABEL.to_owned(), String::new()),

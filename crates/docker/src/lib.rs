@@ -4,6 +4,7 @@
 mod address;
 mod archive;
 mod backend;
+mod commands;
 mod derived;
 mod doctor;
 mod engine;
@@ -14,6 +15,7 @@ mod leftovers;
 mod limits;
 mod mounts;
 mod network;
+mod outline;
 mod owner;
 mod programs;
 mod runtime;

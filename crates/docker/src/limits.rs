@@ -44,15 +44,7 @@ pub fn controls(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> Con
         enforced(Control::Filesystem, "a root of its own"),
         syscalls(facts, runtime),
     ];
-    for control in [
-        Control::CommandDeny,
-        Control::CommandAllow,
-        Control::CommandArguments,
-        Control::CommandRecord,
-    ] {
-        let by = "nothing outside sees what is started in a container";
-        states.push(state(control, Strength::Absent, by, Some(NATIVE)));
-    }
+    states.extend(commands(runtime));
     Controls(states)
 }
 
@@ -83,6 +75,36 @@ fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> 
         Kind::Gvisor | Kind::Plain => format!("cgroup v{} of the engine", facts.cgroup),
     };
     state(control, Strength::Enforced, &by, None)
+}
+
+/// Stand-ins are in the image, and so in every runtime. What is started is seen by the guest, where
+/// the kernel is one that can be asked.
+fn commands(runtime: &Runtime) -> [ControlState; 4] {
+    let deny = "stand-ins in the image, which is read-only";
+    let seen = |control| match runtime.kind {
+        Kind::Plain => state(
+            control,
+            Strength::Observed,
+            "the guest, by seccomp notification",
+            None,
+        ),
+        Kind::Gvisor | Kind::Kata => {
+            let by = "nothing sees what is started there";
+            state(control, Strength::Absent, by, Some("use --runtime runc"))
+        }
+    };
+    let nobody = "nothing keeps other programs from being started";
+    [
+        state(Control::CommandDeny, Strength::Enforced, deny, None),
+        state(
+            Control::CommandAllow,
+            Strength::Absent,
+            nobody,
+            Some(NATIVE),
+        ),
+        seen(Control::CommandArguments),
+        seen(Control::CommandRecord),
+    ]
 }
 
 fn mounts(runtime: &Runtime) -> ControlState {
@@ -148,6 +170,11 @@ pub fn confine(runtime: &Runtime, local: bool, plan: &Plan) -> Confine {
             0
         },
         writable: writable(plan),
+        notify: if plain && plan.watches_commands() {
+            brig_linux::notify::exec_filter(false)
+        } else {
+            Vec::new()
+        },
         ..Confine::default()
     }
 }

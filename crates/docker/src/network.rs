@@ -6,8 +6,10 @@ use std::net::Ipv4Addr;
 use brig_egress::{Pool, Rules};
 use brig_sandbox::Plan;
 use brig_sandbox::doors::doors;
-use brig_sandbox::link::Unasked;
+use brig_sandbox::link::{Judge, Unasked};
 use brig_sandbox::network::Network;
+
+use crate::commands::Lists;
 
 /// Addresses that DNS hands out. A guest without rights can't add any to its network, but all of
 /// 127/8 is there already.
@@ -21,7 +23,7 @@ pub fn plan(plan: &Plan) -> Vec<brig_wire::Door> {
 }
 
 /// What becomes of what the guest tells unasked.
-pub fn serve(plan: &Plan) -> Unasked {
+pub fn serve(plan: &Plan, lists: Option<Lists>) -> Unasked {
     let entries = || doors(plan).into_iter().map(|(_, entry)| entry).collect();
     let network = plan.network().is_on().then(|| {
         let rules = Rules::new(plan.network().rules());
@@ -29,6 +31,6 @@ pub fn serve(plan: &Plan) -> Unasked {
     });
     Unasked {
         network,
-        ..Unasked::default()
+        judge: lists.map(|lists| Box::new(lists) as Box<dyn Judge>),
     }
 }

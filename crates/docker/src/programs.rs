@@ -61,7 +61,7 @@ impl Known {
 }
 
 /// Where programs are looked for.
-fn path(image: &Image) -> &str {
+pub fn path(image: &Image) -> &str {
     let given = image.env.iter().find(|(name, _)| name == "PATH");
     given.map_or(PATH, |(_, path)| path.as_str())
 }

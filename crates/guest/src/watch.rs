@@ -1,13 +1,15 @@
-//! Every start of a program in a container: it is told, and goes on. Nothing is held here, since
-//! this is inside; denied files have stand-ins in their place.
+//! Every start of a program in a container is told. What is denied by its name is refused, but
+//! nothing is held by that: denied files have stand-ins in their place.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use brig_caller::Caller;
 use brig_linux::notify::{Answer, Call, Listener, Waiting};
-use brig_wire::{Exec, FromGuest};
+use brig_wire::{Denied, Exec, FromGuest};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -18,6 +20,7 @@ use crate::{Failure, Step};
 
 #[derive(Debug)]
 pub struct Watch {
+    denied: Option<Denied>,
     /// Where keepers hand out who is to be asked, and where that arrives.
     out: OwnedFd,
     arrives: OwnedFd,
@@ -25,11 +28,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn open() -> Result<Self, Failure> {
+    pub fn open(denied: Option<Denied>) -> Result<Self, Failure> {
         let flags = SocketFlags::CLOEXEC;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (arrives, out) = pair.step("make a socket")?;
         Ok(Self {
+            denied,
             out,
             arrives,
             listeners: Vec::new(),
@@ -52,7 +56,7 @@ impl Watch {
             Some(index) => {
                 let served = self.listeners.get(index).map(|(id, listener)| {
                     let task = tasks.iter().find(|task| task.id == *id);
-                    serve(*id, listener, task, channel)
+                    serve(*id, listener, task, self.denied.as_ref(), channel)
                 });
                 if matches!(served, Some(Err(_))) {
                     self.listeners.remove(index);
@@ -96,20 +100,39 @@ fn serve(
     id: u32,
     listener: &Listener,
     task: Option<&Task>,
+    denied: Option<&Denied>,
     channel: &mut Channel,
 ) -> std::io::Result<()> {
     let Some(waiting) = listener.receive()? else {
         return Ok(());
     };
+    let mut answer = Answer::Continue;
     if let Call::Exec { .. } = waiting.call {
-        let exec = look(id, &waiting, task);
+        let mut exec = look(id, &waiting, task);
+        if denied.is_some_and(|denied| is_denied(&exec, denied)) {
+            exec.refused = true;
+            answer = Answer::Errno(Errno::ACCESS.raw_os_error());
+        }
         if listener.waits(waiting.id) {
             channel.send(&FromGuest::Exec(Box::new(exec)));
         }
     }
     // Fails only if whoever asked is gone.
-    let _ = listener.answer(waiting.id, Answer::Continue);
+    let _ = listener.answer(waiting.id, answer);
     Ok(())
+}
+
+/// By its name, wherever it is; but for stand-ins, which say themselves what was asked of them.
+fn is_denied(exec: &Exec, denied: &Denied) -> bool {
+    let path = exec.path.as_deref().unwrap_or_default();
+    let in_folder = Path::new(path).starts_with(&denied.folder);
+    if in_folder || denied.covered.iter().any(|covered| covered == path) {
+        return false;
+    }
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let names = [name(&exec.program), name(path)];
+    denied.names.iter().any(|denied| names.contains(denied))
+        || denied.covered.contains(&exec.program)
 }
 
 fn look(id: u32, waiting: &Waiting, task: Option<&Task>) -> Exec {

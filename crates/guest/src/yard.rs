@@ -35,7 +35,12 @@ pub enum Awaited {
 impl Yard {
     pub fn open(container: &Container, watches: bool) -> Result<Self, Failure> {
         let doors = container::check(container)?;
-        let watch = if watches { Some(Watch::open()?) } else { None };
+        let denied = container.denied.clone();
+        let watch = if watches {
+            Some(Watch::open(denied)?)
+        } else {
+            None
+        };
         Ok(Self {
             relay: Relay::new(&container.doors, doors),
             meter: Meter::default(),

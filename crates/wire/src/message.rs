@@ -176,6 +176,7 @@ pub struct Exec {
     /// The file that it is, without links, if there is one.
     pub path: Option<String>,
     pub words: Vec<String>,
+    pub refused: bool,
 }
 
 /// What a whole container uses, as its kernel tells it.
@@ -214,8 +215,9 @@ pub struct Container {
     /// What must be mounted, and its device and inode.
     pub mounts: Vec<(String, (u64, u64))>,
     pub doors: Vec<Door>,
-    /// A folder of stand-ins for denied programs, which comes first in `PATH`.
-    pub denied: Option<String>,
+    /// Programs that a stand-in takes the place of already. Others of these names are refused,
+    /// where somebody watches.
+    pub denied: Option<Denied>,
 }
 
 /// What every program in the sandbox is held by, beside its namespaces.
@@ -268,7 +270,7 @@ pub struct Setup {
 /// Programs that a stand-in takes the place of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denied {
-    /// The stand-in: a file, inherited under this number.
+    /// The stand-in: a file, inherited under this number. Of no meaning in a container.
     pub shim: u32,
     /// A folder that holds it under each of these names.
     pub folder: String,

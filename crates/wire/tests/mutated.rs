@@ -281,7 +281,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             executable: Some(vec!["/usr/bin/python3".into()]),
             notify: vec![7, 8],
         },
-        place: Place::Own(setup.into()),
+        place: Place::Own(setup.clone().into()),
         workspace: "/workspace".into(),
     };
     let spawn = Spawn {
@@ -300,7 +300,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         place: Place::Container(Container {
             mounts: vec![("/input".into(), (1, 2))],
             doors: Vec::new(),
-            denied: Some("/.brig/names".into()),
+            denied: setup.denied.clone(),
         }),
         ..hello.clone()
     };

@@ -168,10 +168,10 @@ impl<G: Guard> GuestInstance<G> {
     ) -> Result<Self> {
         let workspace = hello.workspace.clone();
         let first_in_path = match &hello.place {
-            Place::Own(setup) => setup.denied.as_ref().map(|denied| &denied.folder),
-            Place::Container(container) => container.denied.as_ref(),
+            Place::Own(setup) => &setup.denied,
+            Place::Container(container) => &container.denied,
         };
-        let first_in_path = first_in_path.cloned();
+        let first_in_path = first_in_path.as_ref().map(|denied| denied.folder.clone());
         let watched = !hello.confine.notify.is_empty();
         let connection = Arc::new(Connection::start(stream));
         guard.hears(connection.usage());
