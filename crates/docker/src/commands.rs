@@ -143,12 +143,11 @@ impl link::Judge for Lists {
             }
             lines.of(exec.process)
         };
-        if let Some(stand_in) = exec
-            .running
-            .as_deref()
-            .filter(|path| self.is_stand_in(path))
+        // A stand-in, or a copy of one, which asks for what nobody can start.
+        if let Some(running) = exec.running.as_deref()
+            && (self.is_stand_in(running) || exec.program == "/")
         {
-            return Some(self.stood_in(stand_in, exec.words, line));
+            return Some(self.stood_in(running, exec.words, line));
         }
         if exec
             .path

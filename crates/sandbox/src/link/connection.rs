@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 
 use brig_wire::{Decoder, Frame, FromGuest, GUEST_CHANNEL, Kind, MAX_DATA, ToGuest, Usage, WINDOW};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::inbox::{self, Inbox, Incoming, Outbox};
@@ -138,6 +138,16 @@ impl Connection {
     /// Opens the way for what the guest tells without having been asked.
     pub fn open_unasked(&self) -> Result<(Inbox, Route)> {
         self.open(UNASKED, &[], &[])
+    }
+
+    /// Waits until all that the guest has told unasked so far was heard.
+    pub async fn unasked_heard(&self) {
+        let (heard, all_heard) = oneshot::channel();
+        if let Some(outbox) = self.shared.routes().requests.get(&UNASKED) {
+            let _ = outbox.put(Incoming::Heard(heard), 0);
+        }
+        // Nobody there to hear is the same.
+        let _ = all_heard.await;
     }
 
     /// The way of a visitor, which was opened when it came.

@@ -148,6 +148,10 @@ async fn run_admitted<G: Guard>(
         }
     };
     route.answered();
+    if instance.listening.is_some() {
+        // What it asked for belongs to its record.
+        connection.unasked_heard().await;
+    }
     Ok(run.outcome(instance, exit, begun))
 }
 

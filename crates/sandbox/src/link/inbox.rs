@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brig_wire::{FromGuest, LISTING_PART};
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// What comes back for one request.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub enum Incoming {
         channel: u32,
         inbox: Inbox,
     },
+    /// Of our own: everything before it was heard.
+    Heard(oneshot::Sender<()>),
 }
 
 impl Incoming {
@@ -31,6 +33,7 @@ impl Incoming {
         match self {
             Incoming::Data { .. } => "data",
             Incoming::End => "end of data",
+            Incoming::Heard(_) => "nothing",
             Incoming::Message(FromGuest::Ready { .. }) => "ready",
             Incoming::Message(FromGuest::SetupFailed { .. }) => "setup failed",
             Incoming::Message(FromGuest::SpawnFailed { .. }) => "spawn failed",

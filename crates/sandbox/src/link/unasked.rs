@@ -143,6 +143,10 @@ impl House {
                     self.command(*exec);
                     Ok(())
                 }
+                Incoming::Heard(heard) => {
+                    let _ = heard.send(());
+                    Ok(())
+                }
                 other => Err(Error::Protocol(format!("unexpected: {}", other.name()))),
             };
             // A guest that makes things up is not listened to any more: nothing leads out then.
