@@ -3,16 +3,15 @@
 use std::future::Future;
 use std::time::Duration;
 
+use bollard::Docker;
 use bollard::errors::Error as Trouble;
 use bollard::models::{Runtime, SystemInfo};
-use bollard::{ClientVersion, Docker};
 use brig_sandbox::{Error, Result};
 
 use crate::address::Address;
 
-/// Spoken by Docker 20.10. Newer engines drop old versions one day, so a newer one is tried first.
-const OLDEST: (usize, usize) = (1, 41);
-const NEWER: (usize, usize) = (1, 44);
+/// Spoken by Docker 20.10. Requests name no version, so that every newer engine takes them.
+const OLDEST: (u32, u32) = (1, 41);
 
 /// How long a request may take, on a machine however busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,28 +54,27 @@ pub struct Registered {
 
 impl Engine {
     pub async fn connect(address: Address, patience: Duration) -> Result<(Self, Facts)> {
-        let mut wanted = NEWER;
-        loop {
-            let docker = open(&address, wanted)?;
-            let engine = Self {
-                docker,
-                address: address.clone(),
-                patience,
-            };
-            match engine.timed(engine.docker.version()).await {
-                Ok(version) => {
-                    let info = engine
-                        .ask("ask the engine what it is", engine.docker.info())
-                        .await?;
-                    let api = version.api_version.unwrap_or_default();
-                    return Ok((engine, Facts::of(info, api)));
-                }
-                Err(trouble) => match other_version(&trouble, wanted) {
-                    Some(version) => wanted = version,
-                    None => return Err(unreachable(&address, &trouble)),
-                },
-            }
+        let docker = open(&address)?;
+        let engine = Self {
+            docker,
+            address,
+            patience,
+        };
+        let version = engine.timed(engine.docker.version()).await;
+        let version = version.map_err(|trouble| unreachable(&engine.address, &trouble))?;
+        let api = version.api_version.unwrap_or_default();
+        if number(&api) < Some(OLDEST) {
+            return Err(Error::Engine {
+                code: "engine.old",
+                step: format!("speak to the engine at {}", engine.address),
+                problem: format!("it speaks version {api}, and is older than Docker 20.10"),
+                hint: Some("install a newer engine".into()),
+            });
         }
+        let info = engine
+            .ask("ask the engine what it is", engine.docker.info())
+            .await?;
+        Ok((engine, Facts::of(info, api)))
     }
 
     /// Whether the engine shares this machine's files and kernel.
@@ -146,47 +144,29 @@ impl Engine {
     }
 }
 
-fn open(address: &Address, (major, minor): (usize, usize)) -> Result<Docker> {
-    let version = ClientVersion {
-        major_version: major,
-        minor_version: minor,
-    };
+fn open(address: &Address) -> Result<Docker> {
+    let version = bollard::API_DEFAULT_VERSION;
     // Held by the caller, for the whole of a request.
     const LONG: u64 = 24 * 60 * 60;
     let opened = match address {
-        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), LONG, &version),
-        Address::Tcp(host) => Docker::connect_with_http(&format!("tcp://{host}"), LONG, &version),
+        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), LONG, version),
+        Address::Tcp(host) => Docker::connect_with_http(&format!("tcp://{host}"), LONG, version),
         Address::Tls { host, keys } => Docker::connect_with_ssl(
             &format!("tcp://{host}"),
             &keys.join("key.pem"),
             &keys.join("cert.pem"),
             &keys.join("ca.pem"),
             LONG,
-            &version,
+            version,
         ),
     };
     opened.map_err(|trouble| unreachable(address, &trouble))
 }
 
-/// Another version to speak, if the engine says that this one is the trouble.
-fn other_version(trouble: &Trouble, tried: (usize, usize)) -> Option<(usize, usize)> {
-    let Trouble::DockerResponseServerError {
-        status_code: 400,
-        message,
-    } = trouble
-    else {
-        return None;
-    };
-    if message.contains("too new") {
-        return (tried > OLDEST).then_some(OLDEST);
-    }
-    let oldest = message.split("Minimum supported API version is ").nth(1)?;
-    let oldest = oldest
-        .split(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .next()?;
-    let (major, minor) = oldest.trim_end_matches('.').split_once('.')?;
-    let oldest = (major.parse().ok()?, minor.parse().ok()?);
-    (oldest > tried).then_some(oldest)
+/// Such as `1.41`.
+fn number(version: &str) -> Option<(u32, u32)> {
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 pub fn status(trouble: &Trouble) -> Option<u16> {
@@ -197,24 +177,10 @@ pub fn status(trouble: &Trouble) -> Option<u16> {
 }
 
 fn unreachable(address: &Address, trouble: &Trouble) -> Error {
-    let problem = match trouble {
-        Trouble::DockerResponseServerError {
-            status_code: 400,
-            message,
-        } if message.contains("too new") => {
-            return Error::Engine {
-                code: "engine.old",
-                step: format!("speak to the engine at {address}"),
-                problem: "it is older than Docker 20.10".into(),
-                hint: Some("install a newer engine".into()),
-            };
-        }
-        other => describe(other),
-    };
     Error::Engine {
         code: "engine.unreachable",
         step: format!("reach the engine at {address}"),
-        problem,
+        problem: describe(trouble),
         hint: Some(START.into()),
     }
 }
@@ -311,24 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_agreed_on_with_old_and_new_engines() {
-        let new = answer(
-            400,
-            "client version 1.44 is too new. Maximum supported API version is 1.41",
-        );
-        assert_eq!(other_version(&new, NEWER), Some(OLDEST));
-        assert_eq!(other_version(&new, OLDEST), None);
-        let old = answer(
-            400,
-            "client version 1.44 is too old. Minimum supported API version is 1.52, please upgrade",
-        );
-        assert_eq!(other_version(&old, NEWER), Some((1, 52)));
-        assert_eq!(
-            other_version(&old, (1, 52)),
-            None,
-            "it never goes in circles"
-        );
-        assert_eq!(other_version(&answer(500, "too new"), NEWER), None);
+    fn versions_are_compared_as_numbers() {
+        assert!(number("1.41") >= Some(OLDEST) && number("1.100") > Some(OLDEST));
+        for old in ["1.9", "1.40", "", "x"] {
+            assert!(number(old) < Some(OLDEST), "{old}");
+        }
     }
 
     #[test]

@@ -7,12 +7,14 @@ use brig_sandbox::conformance::{Fixture, Verdict, cases};
 use common::Engine;
 
 async fn try_out(runtime: &str) {
-    let Some(engine) = Engine::find(&format!("conformance on {runtime}")) else {
+    let Some(engine) = Engine::with(runtime, &format!("conformance on {runtime}")) else {
         return;
     };
     let folder = tempfile::tempdir().expect("folder");
     let fixture = Fixture::new(engine.backend().await, folder.path());
-    let fixture = fixture.with_config(engine.config(runtime));
+    let fixture = fixture
+        .with_config(engine.config(runtime))
+        .with_open_folders();
     let wanted = std::env::var("BRIG_CASE").unwrap_or_default();
     let (mut failed, mut skipped) = (0, 0);
     for case in cases()

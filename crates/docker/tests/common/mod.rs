@@ -16,17 +16,30 @@ pub struct Engine {
 
 impl Engine {
     pub fn find(test: &str) -> Option<Self> {
-        let (Some(socket), Ok(image)) = (
-            std::env::var_os("BRIG_TEST_DOCKER"),
-            std::env::var("BRIG_TEST_IMAGE"),
-        ) else {
-            brig_testing::skip(test, "no engine was started for the tests (root only)");
+        let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (Some(socket), Some(image)) = (given("BRIG_TEST_DOCKER"), given("BRIG_TEST_IMAGE"))
+        else {
+            brig_testing::skip(
+                test,
+                "no container engine was started for the tests (scripts/test does, as root)",
+            );
             return None;
         };
         Some(Self {
             socket: socket.into(),
             image,
         })
+    }
+
+    /// The same, if this runtime is to be tried.
+    pub fn with(runtime: &str, test: &str) -> Option<Self> {
+        match std::env::var("BRIG_TEST_RUNTIMES") {
+            Ok(wanted) if !wanted.split(',').any(|name| name == runtime) => {
+                brig_testing::skip(test, "this user tries other runtimes");
+                None
+            }
+            _ => Self::find(test),
+        }
     }
 
     pub fn options(&self) -> Options {

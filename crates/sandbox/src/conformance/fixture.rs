@@ -1,5 +1,7 @@
 //! What every case needs.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ pub struct Fixture {
     backend: Arc<dyn Backend>,
     folder: PathBuf,
     config: SessionConfig,
+    open_folders: bool,
 }
 
 /// Why a case ends before its end.
@@ -70,6 +73,17 @@ impl Fixture {
             backend,
             folder: folder.into(),
             config: SessionConfig::default(),
+            open_folders: false,
+        }
+    }
+
+    /// Lets everybody write to folders of the host, for backends that can't show them under another
+    /// owner.
+    #[must_use]
+    pub fn with_open_folders(self) -> Self {
+        Self {
+            open_folders: true,
+            ..self
         }
     }
 
@@ -103,6 +117,7 @@ impl Fixture {
             backend: self.backend.clone(),
             folder,
             config: self.config.clone(),
+            open_folders: self.open_folders,
         }
     }
 
@@ -127,6 +142,9 @@ impl Fixture {
     pub(super) fn host_folder(&self, name: &str) -> Done<PathBuf> {
         let path = self.folder.join(name);
         std::fs::create_dir_all(&path)?;
+        if self.open_folders {
+            std::fs::set_permissions(&path, Permissions::from_mode(0o777))?;
+        }
         Ok(path)
     }
 

@@ -65,6 +65,7 @@ pub async fn too_much_memory_is_an_end(fixture: Fixture) -> Done {
 pub async fn processes_are_limited(fixture: Fixture) -> Done {
     let mut config = fixture.config();
     config.limits.processes = fixture.limit(Control::Processes, 24)?;
+    let enforced = config.limits.processes.asked;
     let session = fixture.session_with(config).await?;
     let crowd = |size: u32| {
         sh(&format!(
@@ -74,12 +75,13 @@ pub async fn processes_are_limited(fixture: Fixture) -> Done {
     let few = outcome(run(&session, crowd(8)).await?)?;
     check_eq!(few.stdout.bytes, b"all\n");
     let many = outcome(run(&session, crowd(60)).await?)?;
+    // What is only watched may be late.
     check!(
-        many.stdout.bytes.is_empty(),
+        many.stdout.bytes.is_empty() || !enforced,
         "60 processes were started under a limit of 24"
     );
-    if let Some(reason) = many.killed {
-        check_eq!(reason, KillReason::Processes { limit: 24 });
+    if many.killed.is_some() || !enforced {
+        check_eq!(many.killed, Some(KillReason::Processes { limit: 24 }));
     }
     text(&session, "echo the session lives on").await?;
     Ok(())
