@@ -1,0 +1,159 @@
+//! The way out of a container, with real programs. Servers live on this machine's loopback and are
+//! reached by rules that name it; no name that is asked for here exists anywhere.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brig_docker::DockerBackend;
+use brig_egress::{Layer, LayerKind, Rule};
+use brig_sandbox::{AgentId, Language, NetworkConfig, Report, Request, Sandbox, SessionConfig};
+use common::Engine;
+
+/// Answers every request with its first line and much text, and counts them.
+struct Server {
+    port: u16,
+    asked: Arc<AtomicUsize>,
+}
+
+/// More than any window on the way.
+const MUCH: usize = 3 * 1024 * 1024;
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a client");
+                let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+                let first = lines.next().and_then(Result::ok).unwrap_or_default();
+                let mut rest = lines.map_while(Result::ok);
+                while rest.next().is_some_and(|line| !line.is_empty()) {}
+                count.fetch_add(1, Ordering::SeqCst);
+                let body = format!("served {first}\n{}", "x".repeat(MUCH));
+                let length = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+                );
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn allowing(mut config: SessionConfig, rules: &[String]) -> SessionConfig {
+    let rules = rules.iter().map(|rule| Rule::parse(rule).expect("a rule"));
+    config.network = NetworkConfig {
+        open: false,
+        layers: vec![Layer::new(LayerKind::Run).allow(rules)],
+    };
+    config
+}
+
+async fn run(
+    backend: &Arc<DockerBackend>,
+    config: SessionConfig,
+    request: Request,
+) -> (Report, String) {
+    let sandbox = Sandbox::builder(backend.clone()).build().expect("sandbox");
+    let agent: AgentId = "network".parse().expect("name");
+    let report = sandbox.run_once(&agent, config, request).await;
+    let report = report.expect("a report");
+    let outcome = report.outcome.as_ref().expect("an outcome");
+    let both = [&outcome.stdout.bytes[..], &outcome.stderr.bytes[..]].concat();
+    let text = String::from_utf8_lossy(&both).into_owned();
+    (report, text)
+}
+
+fn shell(script: &str) -> Request {
+    Request::command(["sh", "-c", script])
+}
+
+/// Those of the programs that are told of a proxy, and one that knows nothing of it.
+fn programs(url: &str) -> Vec<(&'static str, Request)> {
+    let python = format!(
+        "import urllib.request as u\nt = u.urlopen('{url}').read().decode()\nprint(t[:80].split('x')[0], len(t))"
+    );
+    let count = "| { head -c 40 | head -n 1; wc -c; }";
+    let ignorant =
+        format!("unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; curl -sS -m 30 {url} {count}");
+    vec![
+        ("curl", shell(&format!("curl -sS -m 30 {url} {count}"))),
+        ("curl without a proxy", shell(&ignorant)),
+        ("python", Request::code(Language::Python, python)),
+    ]
+}
+
+async fn the_way_out(runtime: &str) {
+    let Some(engine) = Engine::find("docker network") else {
+        return;
+    };
+    let backend = engine.backend().await;
+    let server = Server::start();
+    let port = server.port;
+    // The address that the name leads to needs a rule of its own.
+    let rules = [format!("localhost.:{port}"), format!("127.0.0.1:{port}")];
+    let url = format!("http://localhost.:{port}/page");
+    for (name, request) in programs(&url) {
+        let before = server.asked();
+        let config = allowing(engine.config(runtime), &rules);
+        let (report, text) = run(&backend, config, request).await;
+        assert!(
+            text.contains("served GET /page"),
+            "{runtime} {name}: {text}"
+        );
+        let most = text
+            .split_whitespace()
+            .filter_map(|word| word.parse::<usize>().ok());
+        assert!(most.max() > Some(MUCH - 100), "{runtime} {name}: {text}");
+        assert_eq!(server.asked(), before + 1, "{name}");
+        let reached = report.attempted.egress.iter().any(|egress| {
+            egress.allowed && egress.port == port && egress.layer.as_deref() == Some("run")
+        });
+        assert!(reached, "{name}: {:?}", report.attempted.egress);
+    }
+    let before = server.asked();
+    for (name, request) in programs(&url) {
+        let config = allowing(engine.config(runtime), &["other.invalid:1".into()]);
+        let (report, text) = run(&backend, config, request).await;
+        assert!(!text.contains("served GET"), "{runtime} {name}: {text}");
+        let denied = report.attempted.egress.iter().any(|egress| !egress.allowed);
+        assert!(denied, "{runtime} {name}: {:?}", report.attempted.egress);
+    }
+    assert_eq!(server.asked(), before, "nobody came through");
+
+    let config = allowing(engine.config(runtime), &["other.invalid".into()]);
+    let denied = shell("curl -sS -i -m 20 http://denied.invalid/");
+    let (_, text) = run(&backend, config, denied).await;
+    assert!(text.contains("x-brig-reason: network.no-rule"), "{text}");
+
+    // Without a rule there is no door.
+    let probe = "exec 3<>/dev/tcp/127.0.0.1/3128 && echo open";
+    let request = || Request::command(["bash", "-c", probe]);
+    let config = allowing(engine.config(runtime), &["other.invalid".into()]);
+    let (_, text) = run(&backend, config, request()).await;
+    assert!(text.contains("open"), "control: {text}");
+    let (_, text) = run(&backend, engine.config(runtime), request()).await;
+    assert!(!text.contains("open"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_out_on_runc() {
+    the_way_out("runc").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_out_on_gvisor() {
+    the_way_out("gvisor").await;
+}
