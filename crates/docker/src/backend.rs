@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::query_parameters::{AttachContainerOptionsBuilder, CreateContainerOptionsBuilder};
-use brig_sandbox::link::{GuestInstance, Interpreters, Stream};
+use bollard::models::ContainerCreateBody;
+use brig_sandbox::link::{GuestInstance, Interpreters};
 use brig_sandbox::{
     Backend, Controls, Error, Finding, Instance, Limits, Plan, Result, SessionConfig,
 };
@@ -17,12 +17,12 @@ use crate::engine::{Engine, Facts, PATIENCE};
 use crate::guard::DockerGuard;
 use crate::hardening::{self, Parts};
 use crate::image::Image;
-use crate::leftovers::{Leftovers, Name};
+use crate::leftovers::Leftovers;
 use crate::mounts::WORKSPACE;
 use crate::outline::Outlines;
 use crate::owner::Owner;
+use crate::pool::{Pool, Started};
 use crate::runtime::Runtime;
-use crate::stream::{FromGuest, LastWords};
 use crate::{derived, doctor, image, limits, mounts, network, programs, sweep};
 
 /// Told of what takes long, a line at a time.
@@ -53,6 +53,8 @@ pub struct Options {
     /// How long one request may take.
     pub patience: Duration,
     pub progress: Option<Progress>,
+    /// Containers that are kept ready of each kind that was used. They cost memory while they wait.
+    pub warm: usize,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             address: None,
             patience: PATIENCE,
             progress: None,
+            warm: 0,
         }
     }
 }
@@ -71,6 +74,7 @@ pub struct DockerBackend {
     engine: Engine,
     facts: Facts,
     progress: Option<Progress>,
+    pool: Pool,
     leftovers: Leftovers,
     /// One image is prepared at a time.
     preparing: tokio::sync::Mutex<()>,
@@ -101,6 +105,7 @@ impl DockerBackend {
             engine,
             facts,
             progress: options.progress,
+            pool: Pool::of(options.warm),
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
             outlines: Outlines::default(),
@@ -130,6 +135,7 @@ impl DockerBackend {
             engine,
             facts,
             progress: None,
+            pool: Pool::default(),
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
             outlines: Outlines::default(),
@@ -153,21 +159,20 @@ impl DockerBackend {
         Runtime::choose(&self.facts, asked)
     }
 
-    /// Makes the container and starts it; it is there under its name, or will be removed.
-    async fn start(
+    /// What the container of a plan is made of.
+    async fn body(
         &self,
-        container: &Name,
         plan: &Plan,
         runtime: &Runtime,
         image: &Image,
         denied: Option<&Denied>,
-    ) -> Result<(Stream, LastWords)> {
+    ) -> Result<ContainerCreateBody> {
         let engine = &self.engine;
         let derived = {
             let _alone = self.preparing.lock().await;
             derived::ensure(engine, image, denied, &self.leftovers).await?
         };
-        let body = hardening::body(Parts {
+        hardening::body(Parts {
             plan,
             facts: &self.facts,
             runtime,
@@ -175,41 +180,43 @@ impl DockerBackend {
             derived: &derived,
             labels: Owner::of_process().labels(),
             local: engine.is_local(),
-        })?;
-        let name = container.as_str();
-        let options = CreateContainerOptionsBuilder::new().name(name).build();
-        engine
-            .ask(
-                "create a container",
-                engine.docker.create_container(Some(options), body),
-            )
-            .await?;
-        let options = AttachContainerOptionsBuilder::new();
-        let options = options
-            .stream(true)
-            .stdin(true)
-            .stdout(true)
-            .stderr(true)
-            .build();
-        // Before the start, so that nothing it says is missed.
-        let attached = engine
-            .ask(
-                "attach to a container",
-                engine.docker.attach_container(name, Some(options)),
-            )
-            .await?;
-        engine
-            .ask(
-                "start a container",
-                engine.docker.start_container(name, None),
-            )
-            .await?;
-        let words = LastWords::default();
-        let stream = Stream {
-            from_guest: Box::new(FromGuest::new(attached.output, words.clone())),
-            to_guest: Box::new(attached.input),
+        })
+    }
+
+    /// A container whose guest waits: one that did so already, or a new one.
+    async fn started(&self, plan: &Plan, body: &ContainerCreateBody) -> Result<Started> {
+        // What is mounted now may be something else when it is used.
+        let shared = plan.workspace().is_some() || !plan.mounts().is_empty();
+        let warm = if shared { None } else { self.pool.take(body) };
+        let started = match warm {
+            Some(warm) => warm,
+            None => Started::launch(&self.engine, &self.leftovers, body.clone()).await?,
         };
-        Ok((stream, words))
+        if !shared {
+            self.pool.refill(&self.engine, &self.leftovers, body);
+        }
+        Ok(started)
+    }
+
+    async fn greet(
+        &self,
+        started: Started,
+        plan: &Plan,
+        runtime: &Runtime,
+        hello: Hello,
+        env: Vec<(String, String)>,
+    ) -> Result<GuestInstance<DockerGuard>> {
+        let guard = DockerGuard::new(started.name, started.words, plan, runtime);
+        let limits = plan.limits().clone();
+        GuestInstance::start(
+            guard,
+            started.stream,
+            hello,
+            limits,
+            Interpreters::default(),
+            env,
+        )
+        .await
     }
 }
 
@@ -288,17 +295,8 @@ impl Backend for DockerBackend {
         let image = image::resolve(&self.engine, plan.image(), self.progress.as_ref()).await?;
         let lists = self.lists(plan, &image).await?;
         let denied = lists.as_ref().and_then(Lists::denied).cloned();
-        let container = self.leftovers.name();
-        let started = self.start(&container, plan, &runtime, &image, denied.as_ref());
-        let started = started.await;
-        let (stream, words) = match started {
-            Ok(started) => started,
-            Err(error) => {
-                // Why it did not start says more than what became of the rest.
-                let _ = container.remove().await;
-                return Err(error);
-            }
-        };
+        let body = self.body(plan, &runtime, &image, denied.as_ref()).await?;
+        let started = self.started(plan, &body).await?;
         if self.swept.set(()).is_ok() {
             // What others left is no reason to fail.
             let _ = self.sweep().await;
@@ -315,15 +313,16 @@ impl Backend for DockerBackend {
         };
         let mut env = programs::variables(&image, plan);
         env.extend(brig_sandbox::doors::env(plan));
-        let instance = GuestInstance::start(
-            DockerGuard::new(container, words, plan, &runtime),
-            stream,
-            hello,
-            plan.limits().clone(),
-            Interpreters::default(),
-            env,
-        )
-        .await?;
+        let warm = started.warm;
+        let greeted = self.greet(started, plan, &runtime, hello.clone(), env.clone());
+        let instance = match greeted.await {
+            // One that waited too long: nothing has run in it.
+            Err(_) if warm => {
+                let fresh = Started::launch(&self.engine, &self.leftovers, body).await?;
+                self.greet(fresh, plan, &runtime, hello, env).await?
+            }
+            greeted => greeted?,
+        };
         self.furnish(instance, plan, &image, lists).await
     }
 

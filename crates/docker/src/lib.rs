@@ -17,6 +17,7 @@ mod mounts;
 mod network;
 mod outline;
 mod owner;
+mod pool;
 mod programs;
 mod runtime;
 mod stream;

@@ -1,0 +1,185 @@
+//! What a container costs beside the `docker` command, on the same engine and in the same rounds.
+//!
+//!     scripts/lib/docker-engine start DIR            prints the settings that this needs
+//!     cargo bench -p brig-docker                     with them in the environment
+//!     cargo bench -p brig-docker -- --rounds 5       quicker
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brig_docker::{Address, DockerBackend, Options};
+use brig_sandbox::{AgentId, ExecutionStatus, Language, Request, Sandbox, Session, SessionConfig};
+
+fn main() {
+    let (Ok(socket), Ok(image)) = (
+        std::env::var("BRIG_TEST_DOCKER"),
+        std::env::var("BRIG_TEST_IMAGE"),
+    ) else {
+        println!("no engine: set BRIG_TEST_DOCKER and BRIG_TEST_IMAGE (scripts/lib/docker-engine)");
+        return;
+    };
+    let bench = Bench::new(&socket, &image, 0);
+    let warm = Bench::new(&socket, &image, 1);
+    // The image with the guest in it is made once.
+    bench.destroy(bench.create());
+
+    let rounds = rounds();
+    let mut times: [Vec<Duration>; 8] = Default::default();
+    for _ in 0..rounds {
+        let (id, run) = bench.docker_run();
+        let exec = bench.docker(&["exec", &id, "python3", "-c", "pass"]);
+        let removed = bench.docker(&["rm", "-f", &id]);
+        let (session, create) = timed(|| bench.create());
+        let first = bench.code(&session);
+        let again = bench.code(&session);
+        let (_, destroy) = timed(|| bench.destroy(session));
+        let pooled = warm.first_output();
+        for (all, took) in times.iter_mut().zip([
+            run,
+            create,
+            exec,
+            again,
+            removed,
+            destroy,
+            create + first,
+            pooled,
+        ]) {
+            all.push(took);
+        }
+    }
+    println!("\n{rounds} rounds, median and worst\n");
+    let names = [
+        "docker run -d",
+        "create a session",
+        "docker exec python3 -c pass",
+        "Python code in a live session",
+        "docker rm -f",
+        "destroy a session",
+        "create and first result",
+        "the same from a warm pool",
+    ];
+    let medians: Vec<Duration> = times
+        .iter_mut()
+        .zip(names)
+        .map(|(all, name)| {
+            all.sort();
+            let (median, worst) = (all[all.len() / 2], all[all.len() - 1]);
+            println!("{name:<32} {:>8.1} ms {:>8.1} ms", ms(median), ms(worst));
+            median
+        })
+        .collect();
+    println!();
+    let ratio = medians[1].as_secs_f64() / medians[0].as_secs_f64();
+    judge("create / docker run -d", ratio, 1.1, "x");
+    judge("Python code, live", ms(medians[3]), 20.0, "ms");
+    judge("destroy", ms(medians[5]), 300.0, "ms");
+    judge("first result, warm pool", ms(medians[7]), 60.0, "ms");
+}
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    sandbox: Sandbox,
+    config: SessionConfig,
+    host: String,
+    image: String,
+}
+
+impl Bench {
+    fn new(socket: &str, image: &str, warm: usize) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let options = Options {
+            address: Some(Address::Unix(socket.into())),
+            warm,
+            ..Options::default()
+        };
+        let backend = runtime.block_on(DockerBackend::connect(options));
+        let backend = Arc::new(backend.expect("the engine answers"));
+        let config = SessionConfig {
+            image: Some(image.to_owned()),
+            runtime: Some("runc".into()),
+            ..SessionConfig::default()
+        };
+        Self {
+            runtime,
+            sandbox: Sandbox::builder(backend).build().expect("a sandbox"),
+            config,
+            host: format!("unix://{socket}"),
+            image: image.to_owned(),
+        }
+    }
+
+    fn create(&self) -> Session {
+        let agent: AgentId = "bench".parse().expect("a name");
+        let config = self.config.clone();
+        let created = self.sandbox.create_session(&agent, None, config);
+        self.runtime.block_on(created).expect("a session")
+    }
+
+    fn code(&self, session: &Session) -> Duration {
+        let request = Request::code(Language::Python, "pass");
+        let (status, took) = timed(|| {
+            self.runtime.block_on(async {
+                let running = session.start(request).await.expect("started");
+                running.wait().await.expect("a report").status
+            })
+        });
+        assert_eq!(status, ExecutionStatus::Completed);
+        took
+    }
+
+    /// From a container that waits already.
+    fn first_output(&self) -> Duration {
+        self.destroy(self.create());
+        std::thread::sleep(Duration::from_secs(1));
+        let (session, took) = timed(|| self.create());
+        let took = took + self.code(&session);
+        self.destroy(session);
+        took
+    }
+
+    fn destroy(&self, session: Session) {
+        self.runtime.block_on(session.destroy()).expect("an end");
+    }
+
+    fn docker_run(&self) -> (String, Duration) {
+        let began = Instant::now();
+        let output = Command::new("docker")
+            .args(["--host", &self.host, "run", "-d", "--network", "none"])
+            .args([&self.image, "sleep", "1000"])
+            .output()
+            .expect("docker");
+        let took = began.elapsed();
+        assert!(output.status.success(), "{output:?}");
+        let id = String::from_utf8(output.stdout).expect("an id");
+        (id.trim().to_owned(), took)
+    }
+
+    fn docker(&self, args: &[&str]) -> Duration {
+        let mut command = Command::new("docker");
+        command.args(["--host", &self.host]).args(args);
+        let (status, took) = timed(|| command.stdout(Stdio::null()).status().expect("docker"));
+        assert!(status.success(), "{args:?}");
+        took
+    }
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    let done = work();
+    (done, began.elapsed())
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn judge(what: &str, value: f64, most: f64, unit: &str) {
+    let verdict = if value <= most { "met" } else { "MISSED" };
+    println!("{what:<32} {value:>8.2} {unit} (at most {most} {unit}): {verdict}");
+}
+
+fn rounds() -> usize {
+    let mut args = std::env::args().skip_while(|arg| arg != "--rounds").skip(1);
+    args.next().and_then(|text| text.parse().ok()).unwrap_or(15)
+}
