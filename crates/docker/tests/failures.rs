@@ -13,6 +13,9 @@ use brig_sandbox::{Backend, Error, Plan, Request, Sandbox, SessionConfig};
 use common::Engine;
 use proxy::{Fault, Proxy};
 
+/// One test takes images away.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Everything that a start asks of the engine.
 const STEPS: [&str; 5] = [
     "/images/",
@@ -83,6 +86,7 @@ async fn every_step_may_fail() {
     let Some(engine) = Engine::find("engines that fail") else {
         return;
     };
+    let _alone = ALONE.lock().await;
     let folder = tempfile::tempdir().expect("folder");
     let proxy = Proxy::start(&engine.socket, &folder.path().join("s"));
     let config = engine.config("runc");
@@ -138,6 +142,7 @@ async fn an_engine_may_be_slow_or_absent_or_answer_nonsense() {
     let Some(engine) = Engine::find("engines that are slow or absent") else {
         return;
     };
+    let _alone = ALONE.lock().await;
     let folder = tempfile::tempdir().expect("folder");
     let proxy = Proxy::start(&engine.socket, &folder.path().join("s"));
     let config = engine.config("runc");
@@ -163,6 +168,7 @@ async fn a_session_outlives_its_engine() {
     let Some(engine) = Engine::find("engines that stop and start") else {
         return;
     };
+    let _alone = ALONE.lock().await;
     let folder = tempfile::tempdir().expect("folder");
     let socket = folder.path().join("s");
     let proxy = Proxy::start(&engine.socket, &socket);
