@@ -9,9 +9,10 @@ use brig_sandbox::link::{GuestInstance, Interpreters};
 use brig_sandbox::{
     Backend, Controls, Error, Finding, Instance, Limits, Plan, Result, SessionConfig,
 };
-use brig_wire::{Container, Denied, Hello, Place, VERSION};
+use brig_wire::{Container, Hello, Place, VERSION};
 
 use crate::address::{Address, Environment};
+use crate::apparmor::{self, Kernel};
 use crate::commands::Lists;
 use crate::engine::{Engine, Facts, PATIENCE};
 use crate::guard::DockerGuard;
@@ -22,7 +23,7 @@ use crate::mounts::WORKSPACE;
 use crate::outline::Outlines;
 use crate::owner::Owner;
 use crate::pool::{Pool, Started};
-use crate::runtime::Runtime;
+use crate::runtime::{Kind, Runtime};
 use crate::{derived, doctor, image, limits, mounts, network, programs, sweep};
 
 /// Told of what takes long, a line at a time.
@@ -80,6 +81,8 @@ pub struct DockerBackend {
     preparing: tokio::sync::Mutex<()>,
     known: programs::Known,
     outlines: Outlines,
+    /// The means to load profiles, or what that would take.
+    armor: std::result::Result<Kernel, &'static str>,
     swept: OnceLock<()>,
 }
 
@@ -102,6 +105,7 @@ impl DockerBackend {
         }
         Ok(Self {
             leftovers: Leftovers::new(engine.clone()),
+            armor: apparmor::usable(&facts, engine.is_local()),
             engine,
             facts,
             progress: options.progress,
@@ -132,6 +136,7 @@ impl DockerBackend {
         };
         Self {
             leftovers: Leftovers::new(engine.clone()),
+            armor: Err("an engine"),
             engine,
             facts,
             progress: None,
@@ -165,11 +170,12 @@ impl DockerBackend {
         plan: &Plan,
         runtime: &Runtime,
         image: &Image,
-        denied: Option<&Denied>,
+        lists: Option<&Lists>,
     ) -> Result<ContainerCreateBody> {
         let engine = &self.engine;
         let derived = {
             let _alone = self.preparing.lock().await;
+            let denied = lists.and_then(Lists::denied);
             derived::ensure(engine, image, denied, &self.leftovers).await?
         };
         hardening::body(Parts {
@@ -178,6 +184,7 @@ impl DockerBackend {
             runtime,
             image,
             derived: &derived,
+            profile: lists.and_then(Lists::profile),
             labels: Owner::of_process().labels(),
             local: engine.is_local(),
         })
@@ -258,7 +265,10 @@ impl Backend for DockerBackend {
     fn controls_for(&self, config: &SessionConfig) -> Controls {
         // One that is not there is refused before anything is made of it.
         match self.runtime(config.runtime.as_deref()) {
-            Ok(runtime) => limits::controls(&self.facts, &runtime, config),
+            Ok(runtime) => {
+                let armor = self.armor.as_ref().map(drop).map_err(|wanted| *wanted);
+                limits::controls(&self.facts, &runtime, armor, config)
+            }
             Err(_) => Controls::default(),
         }
     }
@@ -293,9 +303,12 @@ impl Backend for DockerBackend {
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let runtime = self.runtime(plan.runtime())?;
         let image = image::resolve(&self.engine, plan.image(), self.progress.as_ref()).await?;
-        let lists = self.lists(plan, &image).await?;
+        let mut lists = self.lists(plan, &image).await?;
+        if let (Some(lists), Ok(kernel), Kind::Plain) = (&mut lists, &self.armor, runtime.kind) {
+            lists.hold(kernel, limits::writable(plan)).await?;
+        }
         let denied = lists.as_ref().and_then(Lists::denied).cloned();
-        let body = self.body(plan, &runtime, &image, denied.as_ref()).await?;
+        let body = self.body(plan, &runtime, &image, lists.as_ref()).await?;
         let started = self.started(plan, &body).await?;
         if self.swept.set(()).is_ok() {
             // What others left is no reason to fail.
@@ -330,6 +343,9 @@ impl Backend for DockerBackend {
         let own = self.leftovers.clear().await?;
         let others = sweep::containers(&self.engine).await?;
         sweep::images(&self.engine).await?;
+        if let Ok(kernel) = &self.armor {
+            sweep::profiles(&self.engine, kernel).await?;
+        }
         Ok(own + others)
     }
 }

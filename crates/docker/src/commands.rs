@@ -2,7 +2,7 @@
 //! nobody inside can change; what is started is told by the guest, and judged here for the record.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brig_audit::Command;
@@ -12,6 +12,7 @@ use brig_sandbox::link::{self, CALLER, as_given};
 use brig_sandbox::{Error, Plan, Result};
 use brig_wire::{Denied, Exec};
 
+use crate::apparmor::{Kernel, Profile};
 use crate::archive;
 use crate::derived::NAMES;
 use crate::image::Image;
@@ -39,7 +40,16 @@ pub struct Lists {
     commands: Commands,
     scan: Arc<Scan>,
     denied: Option<Denied>,
+    held: Option<Held>,
     lines: Mutex<Lines>,
+}
+
+/// The profile that holds them, beside the stand-ins.
+#[derive(Debug)]
+struct Held {
+    profile: String,
+    /// Where no denied name may start.
+    writable: Vec<String>,
 }
 
 /// Lines of code that interpreters told of, by process, and who is whose child.
@@ -62,8 +72,41 @@ impl Lists {
             commands,
             scan,
             denied,
+            held: None,
             lines: Mutex::default(),
         })
+    }
+
+    /// Has the kernel hold them too. An allowlist is held by nothing else.
+    pub async fn hold(&mut self, kernel: &Kernel, writable: Vec<String>) -> Result<()> {
+        let scan = &*self.scan;
+        if scan.denied.is_empty() && scan.names.is_empty() && scan.allowed.is_none() {
+            return Ok(());
+        }
+        let profile = Profile::of(scan, &self.stand_ins(), &writable);
+        match kernel.load(&profile).await {
+            Ok(()) => {
+                let profile = profile.name;
+                self.held = Some(Held { profile, writable });
+                Ok(())
+            }
+            Err(error) if scan.allowed.is_some() => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The profile to start under.
+    pub fn profile(&self) -> Option<&str> {
+        Some(&self.held.as_ref()?.profile)
+    }
+
+    fn stand_ins(&self) -> Vec<PathBuf> {
+        let Some(denied) = &self.denied else {
+            return Vec::new();
+        };
+        let covered = denied.covered.iter().map(PathBuf::from);
+        let names = denied.names.iter().map(|name| Path::new(NAMES).join(name));
+        covered.chain(names).collect()
     }
 
     /// What stand-ins take the place of.
@@ -112,6 +155,24 @@ impl Lists {
         }
     }
 
+    /// What the kernel will not start.
+    fn held(&self, exec: &Exec) -> Option<(&'static str, Option<Arc<str>>)> {
+        let held = self.held.as_ref()?;
+        let path = Path::new(exec.path.as_deref()?);
+        let name = || {
+            let inside = held.writable.iter().filter(|folder| *folder != "/");
+            let inside = inside.into_iter().any(|folder| path.starts_with(folder));
+            let name = path.file_name()?.to_str()?;
+            self.scan.names.get(name).filter(|_| inside).cloned()
+        };
+        let denied = self.scan.denied.get(path).map(|denied| denied.rule.clone());
+        if let Some(rule) = denied.or_else(name) {
+            return Some(("command.denied", Some(rule)));
+        }
+        let allowed = self.scan.allowed.as_ref()?;
+        (!allowed.starts(path)).then_some(("command.not-allowed", None))
+    }
+
     /// Rules that can only be observed, and those that are not to be held.
     fn observed(&self, exec: &Exec) -> Option<(&'static str, Option<Arc<str>>)> {
         let arguments = exec.words.get(1..).unwrap_or_default();
@@ -157,7 +218,11 @@ impl link::Judge for Lists {
             // It will say so itself.
             return None;
         }
-        let (code, rule) = if exec.refused {
+        let held = self.held(&exec);
+        let refused = exec.refused || held.is_some();
+        let (code, rule) = if let Some(held) = held {
+            held
+        } else if exec.refused {
             let path = exec.path.as_deref();
             let rule = self.rule_for(&exec.program);
             ("command.denied", rule.or_else(|| self.rule_for(path?)))
@@ -168,7 +233,7 @@ impl link::Judge for Lists {
             self.observed(&exec).unwrap_or(("command.allowed", None))
         };
         Some(Command {
-            allowed: !exec.refused,
+            allowed: !refused,
             code: code.into(),
             rule: rule.map(|rule| rule.to_string()),
             program: exec.program,
@@ -236,3 +301,6 @@ fn stand_ins(scan: &Scan) -> Result<Option<Denied>> {
         covered,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use bollard::models::{
 };
 use brig_sandbox::{Plan, Result};
 
+use crate::apparmor;
 use crate::derived::GUEST;
 use crate::engine::Facts;
 use crate::image::Image;
@@ -27,12 +28,17 @@ pub struct Parts<'a> {
     pub image: &'a Image,
     /// The image with the guest in it.
     pub derived: &'a str,
+    /// An AppArmor profile of its own.
+    pub profile: Option<&'a str>,
     pub labels: HashMap<String, String>,
     pub local: bool,
 }
 
 pub fn body(parts: Parts<'_>) -> Result<ContainerCreateBody> {
     let host_config = host_config(&parts)?;
+    let profile = parts
+        .profile
+        .map(|name| (apparmor::LABEL.to_owned(), name.to_owned()));
     Ok(ContainerCreateBody {
         image: Some(parts.derived.to_owned()),
         entrypoint: Some(vec![GUEST.into()]),
@@ -40,7 +46,7 @@ pub fn body(parts: Parts<'_>) -> Result<ContainerCreateBody> {
         user: Some(format!("{USER}:{USER}")),
         working_dir: Some("/".into()),
         hostname: Some("brig".into()),
-        labels: Some(parts.labels),
+        labels: Some(parts.labels.into_iter().chain(profile).collect()),
         open_stdin: Some(true),
         // When its owner is gone its input ends, and with it the guest.
         stdin_once: Some(true),
@@ -67,7 +73,7 @@ fn host_config(parts: &Parts<'_>) -> Result<HostConfig> {
     Ok(HostConfig {
         network_mode: Some("none".into()),
         cap_drop: Some(vec!["ALL".into()]),
-        security_opt: Some(security(parts.facts)),
+        security_opt: Some(security(parts.facts, parts.profile)),
         privileged: Some(false),
         readonly_rootfs: Some(parts.plan.read_only_root()),
         pids_limit: counted(i64::from(processes)).filter(|_| parts.facts.pids),
@@ -104,13 +110,13 @@ fn host_config(parts: &Parts<'_>) -> Result<HostConfig> {
     })
 }
 
-fn security(facts: &Facts) -> Vec<String> {
+fn security(facts: &Facts, profile: Option<&str>) -> Vec<String> {
     let mut options = vec!["no-new-privileges".to_owned()];
     if facts.has("seccomp") {
         options.push(format!("seccomp={}", brig_profile::ENGINE));
     }
     if facts.has("apparmor") {
-        options.push("apparmor=docker-default".into());
+        options.push(format!("apparmor={}", profile.unwrap_or("docker-default")));
     }
     options
 }

@@ -2,6 +2,7 @@
 //! over the container's standard streams.
 
 mod address;
+mod apparmor;
 mod archive;
 mod backend;
 mod commands;
@@ -24,6 +25,7 @@ mod stream;
 mod sweep;
 
 pub use address::{Address, Environment};
+pub use apparmor::{Kernel, Profile};
 pub use backend::{DockerBackend, Options, Progress};
 pub use image::USUAL as USUAL_IMAGES;
 pub use owner::LABEL as OWNER_LABEL;

@@ -24,7 +24,13 @@ fn state(control: Control, strength: Strength, by: &str, mend: Option<&str>) -> 
     }
 }
 
-pub fn controls(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> Controls {
+/// `armor`: whether profiles can be loaded, or what that would take.
+pub fn controls(
+    facts: &Facts,
+    runtime: &Runtime,
+    armor: Result<(), &str>,
+    config: &SessionConfig,
+) -> Controls {
     let enforced = |control, by: &str| state(control, Strength::Enforced, by, None);
     let mut states = vec![
         cgroup(facts, runtime, Control::Cpu, facts.cpu),
@@ -44,7 +50,7 @@ pub fn controls(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> Con
         enforced(Control::Filesystem, "a root of its own"),
         syscalls(facts, runtime),
     ];
-    states.extend(commands(runtime));
+    states.extend(commands(runtime, armor));
     Controls(states)
 }
 
@@ -79,7 +85,7 @@ fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> 
 
 /// Stand-ins are in the image, and so in every runtime. What is started is seen by the guest, where
 /// the kernel is one that can be asked.
-fn commands(runtime: &Runtime) -> [ControlState; 4] {
+fn commands(runtime: &Runtime, armor: Result<(), &str>) -> [ControlState; 4] {
     let deny = "stand-ins in the image, which is read-only";
     let seen = |control| match runtime.kind {
         Kind::Plain => state(
@@ -94,14 +100,18 @@ fn commands(runtime: &Runtime) -> [ControlState; 4] {
         }
     };
     let nobody = "nothing keeps other programs from being started";
-    [
-        state(Control::CommandDeny, Strength::Enforced, deny, None),
-        state(
-            Control::CommandAllow,
+    let allow = match (runtime.kind, armor) {
+        (Kind::Plain, Ok(())) => (Strength::Enforced, "an AppArmor profile", None),
+        (Kind::Plain, Err(wanted)) => (
             Strength::Absent,
             nobody,
-            Some(NATIVE),
+            Some(format!("{wanted}, or {NATIVE}")),
         ),
+        (Kind::Gvisor | Kind::Kata, _) => (Strength::Absent, nobody, Some(NATIVE.to_owned())),
+    };
+    [
+        state(Control::CommandDeny, Strength::Enforced, deny, None),
+        state(Control::CommandAllow, allow.0, allow.1, allow.2.as_deref()),
         seen(Control::CommandArguments),
         seen(Control::CommandRecord),
     ]
@@ -179,7 +189,8 @@ pub fn confine(runtime: &Runtime, local: bool, plan: &Plan) -> Confine {
     }
 }
 
-fn writable(plan: &Plan) -> Vec<String> {
+/// Where programs can write.
+pub fn writable(plan: &Plan) -> Vec<String> {
     let fixed = ["/workspace", "/tmp", "/dev", "/proc"].map(str::to_owned);
     let mounts = plan.mounts().iter().filter(|mount| mount.writable);
     let mut paths: Vec<String> = fixed.into();
@@ -188,4 +199,33 @@ fn writable(plan: &Plan) -> Vec<String> {
         paths.push("/".into());
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowlist_is_held_by_a_profile_or_not_at_all() {
+        let allow = |kind, armor| {
+            let runtime = Runtime {
+                name: "x".into(),
+                kind,
+                without_cgroups: false,
+            };
+            let states = commands(&runtime, armor).into_iter();
+            let mut states = states.filter(|state| state.control == Control::CommandAllow);
+            states.next().expect("a state")
+        };
+        assert_eq!(allow(Kind::Plain, Ok(())).strength, Strength::Enforced);
+        for (kind, armor) in [
+            (Kind::Plain, Err("be root")),
+            (Kind::Gvisor, Ok(())),
+            (Kind::Kata, Ok(())),
+        ] {
+            assert_eq!(allow(kind, armor).strength, Strength::Absent);
+        }
+        let mend = allow(Kind::Plain, Err("be root")).mend;
+        assert_eq!(mend.as_deref(), Some("be root, or use the native backend"));
+    }
 }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bollard::models::ContainerSummaryStateEnum as State;
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum as State};
 use bollard::query_parameters::{
     ListContainersOptions, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
 };
 use brig_sandbox::Result;
 
+use crate::apparmor::{self, Kernel};
 use crate::derived;
 use crate::engine::Engine;
 use crate::owner::{Fate, LABEL, Owner};
@@ -16,7 +17,7 @@ use crate::owner::{Fate, LABEL, Owner};
 /// Images of other builds of Brig stay for a while: those may be in use side by side.
 const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-pub async fn containers(engine: &Engine) -> Result<usize> {
+async fn list(engine: &Engine) -> Result<Vec<ContainerSummary>> {
     let options = ListContainersOptions {
         all: true,
         filters: Some(HashMap::from([(
@@ -25,12 +26,12 @@ pub async fn containers(engine: &Engine) -> Result<usize> {
         )])),
         ..ListContainersOptions::default()
     };
-    let all = engine
-        .ask(
-            "list containers",
-            engine.docker.list_containers(Some(options)),
-        )
-        .await?;
+    let all = engine.docker.list_containers(Some(options));
+    engine.ask("list containers", all).await
+}
+
+pub async fn containers(engine: &Engine) -> Result<usize> {
+    let all = list(engine).await?;
     let own = Owner::of_process();
     let mut removed = 0;
     for container in all {
@@ -54,6 +55,16 @@ fn is_orphan(fate: Fate, local: bool, ended: bool) -> bool {
         Fate::EarlierBoot => local || ended,
         Fate::Alive | Fate::Unknown => false,
     }
+}
+
+/// AppArmor profiles that no container is under.
+pub async fn profiles(engine: &Engine, kernel: &Kernel) -> Result<()> {
+    let all = list(engine).await?;
+    let is_used = |name: &str| {
+        let mut labels = all.iter().filter_map(|one| one.labels.as_ref());
+        labels.any(|labels| labels.get(apparmor::LABEL).is_some_and(|used| used == name))
+    };
+    kernel.sweep(is_used).await.map(drop)
 }
 
 /// Derived images that no build of Brig here asks for any more. One in use is left alone.

@@ -48,6 +48,7 @@ fn made(config: &SessionConfig, facts: &Facts, image: &Image) -> ContainerCreate
         runtime: &runtime,
         image,
         derived: "brig-derived:x",
+        profile: None,
         labels: HashMap::from([("brig.owner".into(), "1.1".into())]),
         local: true,
     })

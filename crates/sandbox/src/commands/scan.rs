@@ -52,6 +52,12 @@ impl Allowed {
         all.chain(&self.loaders).map(PathBuf::as_path)
     }
 
+    /// Whether a program may be started, and its interpreter too.
+    pub fn starts(&self, path: &Path) -> bool {
+        let mut without = self.without_shell.iter();
+        self.has(path) && !without.any(|(script, _)| script == path)
+    }
+
     /// Whether a program may be started by itself.
     pub fn has(&self, path: &Path) -> bool {
         self.programs.contains(path) || self.interpreters.contains(path)
