@@ -22,6 +22,10 @@ pub struct Ground {
     pub log: Arc<MemoryLog>,
     /// The program that owns a sandbox in a process of its own; see [`crate::owner`].
     pub owner: PathBuf,
+    /// What nothing here can hold, and is given up everywhere.
+    pub waived: Vec<Control>,
+    /// What an execution sees of its sandbox while it runs one program: that and its keeper.
+    pub own_processes: usize,
 }
 
 impl Ground {
@@ -36,7 +40,21 @@ impl Ground {
             sandbox,
             log,
             owner: owner.into(),
+            waived: Vec::new(),
+            own_processes: 2,
         }
+    }
+
+    /// Without these controls, which this backend does not have.
+    #[must_use]
+    pub fn without(mut self, waived: &[Control]) -> Self {
+        self.waived.extend(waived);
+        self
+    }
+
+    pub fn config(&self, mut config: SessionConfig) -> SessionConfig {
+        config.waive.extend(&self.waived);
+        config
     }
 
     pub fn strength(&self, control: Control) -> Strength {
@@ -49,7 +67,7 @@ impl Ground {
 
     pub async fn session(&self, config: SessionConfig) -> Session {
         self.sandbox
-            .create_session(&agent(), None, config)
+            .create_session(&agent(), None, self.config(config))
             .await
             .unwrap()
     }
@@ -70,7 +88,7 @@ impl Ground {
         args: &Value,
     ) -> Result<Report> {
         self.sandbox
-            .run_once(&agent(), config, request(probe, args))
+            .run_once(&agent(), self.config(config), request(probe, args))
             .await
     }
 }

@@ -39,7 +39,7 @@ pub async fn host_processes_are_invisible(ground: &Ground) {
     let marker = host::marker();
     let mut victim = sleeper(&marker);
     assert!(until(SOON, || host::processes_named(&marker).len() == 1));
-    let args = json!({"marker": marker, "pid": victim.id()});
+    let args = json!({"marker": marker, "pid": victim.id(), "own": ground.own_processes});
     let control = Fence::plain().run(&probe!("processes"), &args).whole();
     let inside = ground.run(&probe!("processes"), &args).await;
     victim.kill().unwrap();
@@ -57,7 +57,9 @@ pub async fn executions_do_not_see_each_other(ground: &Ground) {
         .await
         .unwrap();
     assert!(until(SOON, || host::processes_named(&marker).len() == 1));
-    let args = json!({"marker": marker, "pid": host::processes_named(&marker)[0]});
+    let args = json!({
+        "marker": marker, "pid": host::processes_named(&marker)[0], "own": ground.own_processes,
+    });
     run_in(&session, &probe!("processes"), &args)
         .await
         .assert_all_failed();

@@ -54,6 +54,9 @@ pub struct Options {
     /// How long one request may take.
     pub patience: Duration,
     pub progress: Option<Progress>,
+    /// What sessions get that name neither.
+    pub image: Option<String>,
+    pub runtime: Option<String>,
     /// Containers that are kept ready of each kind that was used. They cost memory while they wait.
     pub warm: usize,
 }
@@ -64,6 +67,8 @@ impl Default for Options {
             address: None,
             patience: PATIENCE,
             progress: None,
+            image: None,
+            runtime: None,
             warm: 0,
         }
     }
@@ -75,6 +80,8 @@ pub struct DockerBackend {
     engine: Engine,
     facts: Facts,
     progress: Option<Progress>,
+    image: Option<String>,
+    usual_runtime: Option<String>,
     pool: Pool,
     leftovers: Leftovers,
     /// One image is prepared at a time.
@@ -109,6 +116,8 @@ impl DockerBackend {
             engine,
             facts,
             progress: options.progress,
+            image: options.image,
+            usual_runtime: options.runtime,
             pool: Pool::of(options.warm),
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
@@ -140,6 +149,8 @@ impl DockerBackend {
             engine,
             facts,
             progress: None,
+            image: None,
+            usual_runtime: None,
             pool: Pool::default(),
             preparing: tokio::sync::Mutex::default(),
             known: programs::Known::default(),
@@ -161,7 +172,7 @@ impl DockerBackend {
     }
 
     fn runtime(&self, asked: Option<&str>) -> Result<Runtime> {
-        Runtime::choose(&self.facts, asked)
+        Runtime::choose(&self.facts, asked.or(self.usual_runtime.as_deref()))
     }
 
     /// What the container of a plan is made of.
@@ -302,7 +313,8 @@ impl Backend for DockerBackend {
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let runtime = self.runtime(plan.runtime())?;
-        let image = image::resolve(&self.engine, plan.image(), self.progress.as_ref()).await?;
+        let image = plan.image().or(self.image.as_deref());
+        let image = image::resolve(&self.engine, image, self.progress.as_ref()).await?;
         let mut lists = self.lists(plan, &image).await?;
         if let (Some(lists), Ok(kernel), Kind::Plain) = (&mut lists, &self.armor, runtime.kind) {
             lists.hold(kernel, limits::writable(plan)).await?;

@@ -81,8 +81,8 @@ fn host_config(parts: &Parts<'_>) -> Result<HostConfig> {
         memory_swap: counted(memory).filter(|_| parts.facts.memory && parts.facts.swap),
         nano_cpus: counted(cpus).filter(|_| parts.facts.cpu),
         ulimits: Some(ulimits(parts.plan)),
-        // The first to go when the machine runs out of memory.
-        oom_score_adj: Some(1000),
+        // Among the first to go when the machine runs out of memory, but after its programs.
+        oom_score_adj: Some(500),
         init: Some(false),
         log_config: Some(HostConfigLogConfig {
             typ: Some("none".into()),
@@ -104,7 +104,8 @@ fn host_config(parts: &Parts<'_>) -> Result<HostConfig> {
         extra_hosts: Some(Vec::new()),
         binds: Some(mounts::binds(parts.plan, parts.local)?),
         tmpfs: Some(tmpfs(parts.plan, parts.image)),
-        shm_size: Some(integer(limits.disk_bytes.value / 16)),
+        masked_paths: Some(masked()),
+        readonly_paths: Some(read_only()),
         runtime: Some(parts.runtime.name.clone()),
         ..HostConfig::default()
     })
@@ -119,6 +120,25 @@ fn security(facts: &Facts, profile: Option<&str>) -> Vec<String> {
         options.push(format!("apparmor={}", profile.unwrap_or("docker-default")));
     }
     options
+}
+
+/// What tells about the kernel or reaches into it.
+fn masked() -> Vec<String> {
+    let beside = [
+        "/dev/mqueue",
+        "/sys/devices/virtual/powercap",
+        "/sys/firmware",
+    ];
+    let hidden = brig_profile::PROC
+        .lines()
+        .filter_map(|line| line.strip_prefix("hide "));
+    hidden.chain(beside).map(str::to_owned).collect()
+}
+
+fn read_only() -> Vec<String> {
+    let lines = brig_profile::PROC.lines();
+    let paths = lines.filter_map(|line| line.strip_prefix("read-only "));
+    paths.map(str::to_owned).collect()
 }
 
 fn ulimits(plan: &Plan) -> Vec<ResourcesUlimits> {
@@ -154,6 +174,8 @@ fn tmpfs(plan: &Plan, image: &Image) -> HashMap<String, String> {
     let mut places = HashMap::from([
         ("/tmp".to_owned(), options(disk / 8 * 2, 0o1777, "exec,")),
         ("/run/brig".to_owned(), options(disk / 16, 0o700, "noexec,")),
+        // The engine's own has no limit of names.
+        ("/dev/shm".to_owned(), options(disk / 16, 0o1777, "noexec,")),
     ]);
     if plan.workspace().is_none() {
         places.insert(WORKSPACE.into(), options(disk / 8 * 5, 0o755, "exec,"));

@@ -240,7 +240,7 @@ fn prepare(
         Place::Own(setup) => proc::mount(setup)?,
         Place::Container(_) => adopt_orphans()?,
     }
-    volunteer_for_oom()?;
+    volunteer_for_oom(&hello.place)?;
     process::reset_signals().step("reset signals")?;
     new_keyring(&hello.place)?;
     if let Place::Own(_) = &hello.place {
@@ -274,11 +274,16 @@ fn new_keyring(place: &Place) -> Result<(), Failure> {
 
 /// When memory runs out, the kernel takes a program rather than the guest. The file is ours only
 /// while we are dumpable, and nothing untrusted runs here yet.
-fn volunteer_for_oom() -> Result<(), Failure> {
+fn volunteer_for_oom(place: &Place) -> Result<(), Failure> {
+    // In a container the guest itself is halfway there.
+    let score = match place {
+        Place::Own(_) => "500",
+        Place::Container(_) => "1000",
+    };
     let dumpable =
         |behavior| rustix::process::set_dumpable_behavior(behavior).step("change dumpability");
     dumpable(DumpableBehavior::Dumpable)?;
-    std::fs::write("/proc/self/oom_score_adj", "500").step("raise the OOM score")?;
+    std::fs::write("/proc/self/oom_score_adj", score).step("raise the OOM score")?;
     dumpable(DumpableBehavior::NotDumpable)
 }
 

@@ -25,7 +25,6 @@ const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 const ETC: &str = include_str!("../data/etc.txt");
-const PROC: &str = include_str!("../data/proc.txt");
 
 /// Bytes that one inode of the writable file system stands for.
 const BYTES_PER_INODE: u64 = 4096;
@@ -69,7 +68,7 @@ pub fn plan(
     }
     let disk_bytes = plan.limits().disk_bytes.value;
     let listed = |kind: &str| -> Vec<String> {
-        lines(PROC)
+        lines(brig_profile::PROC)
             .filter_map(|line| line.strip_prefix(kind))
             .map(|p| p.trim().to_owned())
             .collect()

@@ -21,6 +21,9 @@ pub fn filter(host_folders: bool, counted: bool) -> &'static [u64] {
 /// it leaves to the filter that the guest sets, and it has what the guest itself needs.
 pub const ENGINE: &str = include_str!(concat!(env!("OUT_DIR"), "/engine.json"));
 
+/// Entries of /proc that are covered, or read-only, in every sandbox: a word and a path a line.
+pub const PROC: &str = include_str!("../profiles/proc.txt");
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;

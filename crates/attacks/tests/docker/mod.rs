@@ -1,0 +1,33 @@
+//! The ground of the docker backend, on the engine that `scripts/test` started.
+
+use std::sync::Arc;
+
+use brig_attacks::Ground;
+use brig_docker::{Address, DockerBackend, Options};
+
+pub fn ground(runtime: &str) -> Option<Ground> {
+    let (Some(socket), Ok(image)) = (
+        std::env::var_os("BRIG_TEST_DOCKER"),
+        std::env::var("BRIG_TEST_IMAGE"),
+    ) else {
+        brig_attacks::host::skip("no engine was started for the tests (root only)");
+        return None;
+    };
+    let options = Options {
+        address: Some(Address::Unix(socket.into())),
+        image: Some(image),
+        runtime: Some(runtime.into()),
+        ..Options::default()
+    };
+    let connect = DockerBackend::connect(options);
+    let connect = || tokio::runtime::Handle::current().block_on(connect);
+    let backend = tokio::task::block_in_place(connect);
+    let backend = backend.expect("the engine answers");
+    let ground = Ground::new(Arc::new(backend), env!("CARGO_BIN_EXE_owner"));
+    // The guest is in the same namespace.
+    let own_processes = ground.own_processes + 1;
+    Some(Ground {
+        own_processes,
+        ..ground
+    })
+}
