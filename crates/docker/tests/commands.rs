@@ -58,7 +58,7 @@ const WAYS: [&str; 14] = [
 ];
 
 async fn no_way_leads_to_a_denied_program(runtime: &str) {
-    let Some(engine) = Engine::find("docker commands") else {
+    let Some(engine) = Engine::with(runtime, &format!("denied programs on {runtime}")) else {
         return;
     };
     let backend = engine.backend().await;
@@ -100,6 +100,14 @@ async fn what_is_not_installed_is_denied_and_recorded_with_its_line() {
     };
     let backend = engine.backend().await;
     for runtime in ["runc", "crun"] {
+        if Engine::with(
+            runtime,
+            &format!("programs that are not installed on {runtime}"),
+        )
+        .is_none()
+        {
+            continue;
+        }
         let config = under(engine.config(runtime), DENIED);
         let code = "import os, sys\n\nsys.exit(os.system('az account list') >> 8)\n";
         let report = run(&backend, config, Request::code(Language::Python, code)).await;

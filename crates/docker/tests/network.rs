@@ -96,7 +96,7 @@ fn programs(url: &str) -> Vec<(&'static str, Request)> {
 }
 
 async fn the_way_out(runtime: &str) {
-    let Some(engine) = Engine::find("docker network") else {
+    let Some(engine) = Engine::with(runtime, &format!("the way out on {runtime}")) else {
         return;
     };
     let backend = engine.backend().await;
