@@ -179,6 +179,8 @@ fn limits_reach_the_engine() {
     assert_eq!(of("nofile"), Some((Some(4096), Some(4096))));
     assert_eq!(of("fsize"), Some((Some(32 << 20), Some(32 << 20))));
     assert_eq!(of("nproc"), None, "it would count the processes of others");
+    // Programs take 1000, and lowering it is not theirs to do.
+    assert_eq!(host.oom_score_adj, Some(500));
 }
 
 #[test]
