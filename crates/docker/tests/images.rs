@@ -150,6 +150,43 @@ async fn what_means_nothing_here_is_refused() {
 
 /// An engine elsewhere has other files, and all the rest works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_may_be_behind_tls() {
+    let Some(engine) = Engine::find("an engine behind TLS") else {
+        return;
+    };
+    let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (Some(host), Some(keys)) = (
+        given("BRIG_TEST_DOCKER_TLS"),
+        given("BRIG_TEST_DOCKER_KEYS"),
+    ) else {
+        return brig_testing::skip("an engine behind TLS", "the engine has no such port");
+    };
+    let keys = std::path::PathBuf::from(keys);
+    let connect = |address| {
+        DockerBackend::connect(Options {
+            address: Some(address),
+            ..Options::default()
+        })
+    };
+    let with = |who: &str| Address::Tls {
+        host: host.clone(),
+        keys: keys.join(who),
+    };
+    let backend = connect(with("client")).await.expect("it answers");
+    let request = Request::code(Language::Python, "print(6 * 7)");
+    let text = said(Arc::new(backend), engine.config("runc"), request).await;
+    assert_eq!(text.expect("it runs"), "42\n");
+    for stranger in [with("stranger"), Address::Tcp(host.clone())] {
+        let refused = connect(stranger.clone()).await.expect_err("a stranger");
+        assert_eq!(
+            refused.code(),
+            "engine.unreachable",
+            "{stranger:?}: {refused}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_may_be_elsewhere() {
     let Some(engine) = Engine::find("an engine over TCP") else {
         return;
