@@ -8,6 +8,8 @@ use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
+use crate::Failure;
+
 #[derive(Debug)]
 pub struct Channel {
     input: OwnedFd,
@@ -60,6 +62,13 @@ impl Channel {
         if let Ok(bytes) = brig_wire::to_bytes(message) {
             brig_wire::encode_into(&mut self.outgoing, Kind::Control, 0, &bytes);
         }
+    }
+
+    /// A file request could not be served.
+    pub fn send_failure(&mut self, id: u32, failure: Failure) {
+        let errno = failure.errno();
+        let step = failure.step;
+        self.send(&FromGuest::Failed { id, step, errno });
     }
 
     /// Bytes for a channel; the caller has asked [`Channel::room`] before.

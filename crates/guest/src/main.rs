@@ -12,6 +12,7 @@ mod relay;
 mod serve;
 mod setup;
 mod task;
+mod transfers;
 mod trees;
 mod usage;
 mod watch;

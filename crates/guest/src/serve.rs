@@ -1,20 +1,19 @@
 //! The loop: everything the guest waits for, in one place.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use brig_transfer::{Bounds, Receiver, Sender, Stamps};
-use brig_wire::{Frame, FromGuest, Hello, Kind, MAX_DATA, Spawn, ToGuest};
+use brig_wire::{Frame, FromGuest, Hello, Kind, Spawn, ToGuest};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::channel::Channel;
 use crate::task::{Prepared, Stdin, Task};
+use crate::transfers::Transfers;
 use crate::watch::Watch;
 use crate::yard::{self, Yard};
-use crate::{Failure, Step, files};
+use crate::{Failure, files};
 
 /// No more is read from programs while this much waits to be sent.
 const BACKLOG: usize = 1024 * 1024;
@@ -23,13 +22,8 @@ const BACKLOG: usize = 1024 * 1024;
 /// execution is gone by then.
 const REST: Duration = Duration::from_millis(5);
 
-/// The file system itself says when it is full.
-const UNBOUNDED: Bounds = Bounds {
-    entries: u64::MAX,
-    bytes: u64::MAX,
-};
-
 pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>, yard: Option<Yard>) {
+    let transfers = Transfers::of(&hello.workspace);
     let mut guest = Guest {
         channel,
         hello,
@@ -38,39 +32,14 @@ pub fn run(channel: Channel, hello: Hello, handoff: Option<OwnedFd>, yard: Optio
         spare: None,
         wants_spare: true,
         tasks: Vec::new(),
-        uploads: BTreeMap::new(),
-        downloads: Vec::new(),
+        transfers,
         lingering: Vec::new(),
-        saved: Stamps::default(),
     };
     if guest.channel.flush().is_ok() {
         // While the outside hears that we are ready and gets its first order to us.
         guest.prepare_spare();
         while let Ok(true) = guest.turn() {}
     }
-}
-
-struct Upload {
-    id: u32,
-    sink: Result<Sink, Failure>,
-    bytes: u64,
-}
-
-enum Sink {
-    File(OwnedFd),
-    Tree(Box<Receiver>),
-}
-
-struct Download {
-    id: u32,
-    channel: u32,
-    source: Source,
-    bytes: u64,
-}
-
-enum Source {
-    File(OwnedFd),
-    Tree(Box<Sender>),
 }
 
 struct Guest {
@@ -84,12 +53,9 @@ struct Guest {
     spare: Option<Prepared>,
     wants_spare: bool,
     tasks: Vec<Task>,
-    uploads: BTreeMap<u32, Upload>,
-    downloads: Vec<Download>,
+    transfers: Transfers,
     /// Keepers whose executions are over but whose namespaces are still being taken down.
     lingering: Vec<(u32, OwnedFd)>,
-    /// What was sent of the workspace already.
-    saved: Stamps,
 }
 
 /// What became ready.
@@ -143,7 +109,7 @@ impl Guest {
                 }
             }
         }
-        self.send_files();
+        self.transfers.send(&mut self.channel, BACKLOG);
         self.sweep();
         self.finish();
         self.channel.flush()?;
@@ -160,8 +126,7 @@ impl Guest {
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
         }
         let takes_more = self.channel.backlog() < BACKLOG;
-        let room_for = |download: &Download| self.channel.room(download.channel) > 0;
-        let mut hurry = takes_more && self.downloads.iter().any(room_for);
+        let mut hurry = takes_more && self.transfers.could_send(&self.channel);
         for (index, task) in self.tasks.iter().enumerate() {
             if !task.ended() {
                 if let Some(pidfd) = &task.pidfd {
@@ -304,10 +269,7 @@ impl Guest {
                     yard.relay.drop_visitor(id, &mut self.channel);
                 }
                 self.with(id, |task| task.kill());
-                self.uploads.retain(|_, upload| upload.id != id);
-                for ended in self.downloads.extract_if(.., |download| download.id == id) {
-                    self.channel.forget(ended.channel);
-                }
+                self.transfers.cancel(id, &mut self.channel);
             }
             ToGuest::Signal { id, signal } => self.with(id, |task| task.signal(signal)),
             ToGuest::Resize { id, rows, columns } => {
@@ -319,24 +281,12 @@ impl Guest {
                 path,
                 mode,
                 channel,
-            } => {
-                let sink = files::create(base, &self.hello.workspace, &path, mode).map(Sink::File);
-                self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
+            } => self.transfers.put(id, channel, base, &path, mode),
+            ToGuest::Fill { id, channel } => self.transfers.fill(id, channel),
+            ToGuest::Save { id, channel, fresh } => {
+                let begun = self.transfers.save(id, channel, fresh);
+                self.unless_failed(id, begun);
             }
-            ToGuest::Fill { id, channel } => {
-                let root = files::open_whole(&self.hello.workspace);
-                let sink = root.map(|root| Sink::Tree(Receiver::adding(root, UNBOUNDED).into()));
-                self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
-            }
-            ToGuest::Save { id, channel, fresh } => match self.save(fresh) {
-                Ok(sender) => self.downloads.push(Download {
-                    id,
-                    channel,
-                    source: Source::Tree(sender.into()),
-                    bytes: 0,
-                }),
-                Err(failure) => self.failed(id, failure),
-            },
             ToGuest::Find { id, names, folders } => {
                 let paths = names.iter().map(|name| files::find(name, &folders));
                 let paths = paths.collect();
@@ -347,29 +297,15 @@ impl Guest {
                     yard.relay.answer(door, from, &bytes);
                 }
             }
-            ToGuest::Get { id, path, channel } => match files::open(&self.hello.workspace, &path) {
-                Ok((file, _)) => {
-                    self.downloads.push(Download {
-                        id,
-                        channel,
-                        source: Source::File(file),
-                        bytes: 0,
-                    });
-                }
-                Err(failure) => self.failed(id, failure),
-            },
+            ToGuest::Get { id, path, channel } => {
+                let begun = self.transfers.get(id, channel, &path);
+                self.unless_failed(id, begun);
+            }
             ToGuest::List { id, path } => match files::list(&self.hello.workspace, &path) {
                 Ok(entries) => self.listing(id, entries),
-                Err(failure) => self.failed(id, failure),
+                Err(failure) => self.channel.send_failure(id, failure),
             },
         }
-    }
-
-    fn save(&mut self, fresh: bool) -> Result<Sender, Failure> {
-        let before = std::mem::take(&mut self.saved);
-        let before = if fresh { Stamps::default() } else { before };
-        let root = files::open_folder(&self.hello.workspace)?;
-        Sender::new(root, before).step("read the workspace")
     }
 
     fn with(&self, id: u32, act: impl FnOnce(&Task)) {
@@ -382,8 +318,10 @@ impl Guest {
         }
     }
 
-    fn failed(&mut self, id: u32, failure: Failure) {
-        failed(&mut self.channel, id, failure);
+    fn unless_failed(&mut self, id: u32, begun: Result<(), Failure>) {
+        if let Err(failure) = begun {
+            self.channel.send_failure(id, failure);
+        }
     }
 
     fn listing(&mut self, id: u32, entries: Vec<brig_wire::Entry>) {
@@ -405,74 +343,28 @@ impl Guest {
         }
     }
 
-    fn data(&mut self, channel: u32, bytes: &[u8]) {
-        if let Some(upload) = self.uploads.get_mut(&channel) {
-            self.channel.grant(channel, bytes.len() as u32);
-            if let Ok(sink) = &mut upload.sink {
-                match sink.take(bytes) {
-                    Ok(()) => upload.bytes += bytes.len() as u64,
-                    Err(error) => upload.sink = Err(error).step("write"),
-                }
-            }
-        } else if let Some(yard) = &mut self.yard
-            && yard.relay.data(channel, bytes, &mut self.channel)
+    fn data(&mut self, number: u32, bytes: &[u8]) {
+        let channel = &mut self.channel;
+        let relay = self.yard.as_mut().map(|yard| &mut yard.relay);
+        if self.transfers.data(number, bytes, channel)
+            || relay.is_some_and(|relay| relay.data(number, bytes, channel))
         {
-        } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
-            stdin.push(bytes, &mut self.channel);
+            return;
+        }
+        if let Some(stdin) = stdin_of(&mut self.tasks, number) {
+            stdin.push(bytes, channel);
         }
     }
 
-    fn end(&mut self, channel: u32) {
-        if let Some(upload) = self.uploads.remove(&channel) {
-            match upload.sink.and_then(Sink::finish) {
-                Ok(()) => self.channel.send(&FromGuest::Done {
-                    id: upload.id,
-                    bytes: upload.bytes,
-                }),
-                Err(failure) => self.failed(upload.id, failure),
-            }
-        } else if let Some(stdin) = stdin_of(&mut self.tasks, channel) {
-            stdin.end(&mut self.channel);
+    fn end(&mut self, number: u32) {
+        let channel = &mut self.channel;
+        if self.transfers.end(number, channel) {
+            return;
+        }
+        if let Some(stdin) = stdin_of(&mut self.tasks, number) {
+            stdin.end(channel);
         } else if let Some(yard) = &mut self.yard {
-            yard.relay.end(channel, &mut self.channel);
-        }
-    }
-
-    fn send_files(&mut self) {
-        let mut done = Vec::new();
-        for (index, download) in self.downloads.iter_mut().enumerate() {
-            let room = self.channel.room(download.channel).min(MAX_DATA);
-            if room == 0 || self.channel.backlog() >= BACKLOG {
-                continue;
-            }
-            let mut buffer = [0; MAX_DATA];
-            match download.source.read(&mut buffer[..room]) {
-                Ok(0) => {
-                    let (id, bytes) = (download.id, download.bytes);
-                    self.channel.send_end(download.channel);
-                    self.channel.send(&FromGuest::Done { id, bytes });
-                    done.push(index);
-                }
-                Ok(count) => {
-                    self.channel.send_data(download.channel, &buffer[..count]);
-                    download.bytes += count as u64;
-                }
-                Err(error) if is_passing(&error) => {}
-                Err(error) => {
-                    let failure = Failure {
-                        step: "read".into(),
-                        error,
-                    };
-                    self.channel.forget(download.channel);
-                    failed(&mut self.channel, download.id, failure);
-                    done.push(index);
-                }
-            }
-        }
-        for index in done.into_iter().rev() {
-            if let Source::Tree(sender) = self.downloads.remove(index).source {
-                self.saved = sender.finish();
-            }
+            yard.relay.end(number, channel);
         }
     }
 
@@ -514,58 +406,9 @@ impl Guest {
     }
 }
 
-fn failed(channel: &mut Channel, id: u32, failure: Failure) {
-    let errno = failure.errno();
-    let step = failure.step;
-    channel.send(&FromGuest::Failed { id, step, errno });
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, WouldBlock};
-    matches!(error.kind(), Interrupted | WouldBlock)
-}
-
-impl Source {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Source::File(file) => Ok(rustix::io::read(file, buffer)?),
-            Source::Tree(sender) => sender.read(buffer),
-        }
-    }
-}
-
-impl Sink {
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::File(file) => Ok(write_all(file, bytes)?),
-            Sink::Tree(receiver) => receiver.take(bytes),
-        }
-    }
-
-    fn finish(self) -> Result<(), Failure> {
-        match self {
-            Sink::Tree(receiver) if !receiver.is_complete() => {
-                Err(io::Error::from(Errno::PROTO)).step("fill the workspace")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 fn stdin_of(tasks: &mut [Task], channel: u32) -> Option<&mut Stdin> {
     tasks
         .iter_mut()
         .filter_map(|task| task.stdin.as_mut())
         .find(|stdin| stdin.channel == channel)
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

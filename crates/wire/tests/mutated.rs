@@ -17,7 +17,7 @@ fn a_guest_can_say_anything() {
     let seeds = from_guest_seeds();
     assert_eq!(
         entry::receive::<FromGuest>(&seeds.concat()),
-        7,
+        12,
         "the seeds themselves are understood"
     );
     mutate(&seeds, 1, entry::receive::<FromGuest>);
@@ -28,7 +28,7 @@ fn the_guest_bears_anything() {
     let seeds = to_guest_seeds();
     assert_eq!(
         entry::receive::<ToGuest>(&seeds.concat()),
-        8,
+        13,
         "the seeds themselves are understood"
     );
     mutate(&seeds, 2, entry::receive::<ToGuest>);
