@@ -164,7 +164,6 @@ pub async fn destroy_from_another_process_wins(fixture: Fixture) -> Done {
         .await?;
     let running = session.start(sh("trap '' TERM; sleep 60")).await?;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    instance_pid(&fixture, "s")?;
     second.destroy_session(&agent(), &id).await?;
     check_eq!(
         second.session_status(&agent(), &id),

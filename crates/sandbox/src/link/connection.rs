@@ -57,6 +57,16 @@ impl Shared {
     fn routes(&self) -> MutexGuard<'_, Routes> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Nothing more will come. The first reason is the one that counts.
+    fn close(&self, reason: String) {
+        {
+            let mut routes = self.routes();
+            routes.closed.get_or_insert(reason);
+            routes.requests.clear();
+        }
+        self.credit_came.notify_waiters();
+    }
 }
 
 pub struct Connection {
@@ -113,6 +123,12 @@ impl Connection {
 
     pub fn is_open(&self) -> bool {
         self.shared.routes().closed.is_none()
+    }
+
+    /// The guest does not behave: whatever runs there is given up.
+    pub fn cut(&self, reason: String) {
+        self.reader.abort();
+        self.shared.close(reason);
     }
 
     pub fn lost(&self) -> Error {
@@ -277,12 +293,9 @@ impl Drop for Route {
             routes.sending.remove(channel);
         }
         drop(routes);
-        if !self.answered
-            && let Ok(bytes) = brig_wire::to_bytes(&ToGuest::Kill { id: self.id })
-        {
-            let frame = brig_wire::encode(Kind::Control, 0, &bytes);
+        if !self.answered {
             // Fails only if the guest is gone, and everything with it.
-            let _ = self.shared.outgoing.push(&frame);
+            let _ = self.shared.outgoing.push(&kill_frame(self.id));
         }
     }
 }
@@ -292,12 +305,7 @@ async fn read(mut stream: Box<dyn AsyncRead + Send + Unpin>, shared: Arc<Shared>
         Ok(()) => "the guest is gone".to_owned(),
         Err(problem) => problem,
     };
-    {
-        let mut routes = shared.routes();
-        routes.closed = Some(reason);
-        routes.requests.clear();
-    }
-    shared.credit_came.notify_waiters();
+    shared.close(reason);
 }
 
 async fn sort(stream: &mut (dyn AsyncRead + Send + Unpin), shared: &Shared) -> Result<(), String> {
@@ -331,7 +339,15 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
                     door,
                     address,
                     channel,
-                } => (UNASKED, visit(routes, door, address, channel)?),
+                } => match visit(routes, door, address, channel)? {
+                    Some(visit) => (UNASKED, visit),
+                    None => {
+                        return shared
+                            .outgoing
+                            .push(&kill_frame(channel))
+                            .map_err(|error| error.to_string());
+                    }
+                },
                 message => (request_of(&message), Incoming::Message(message)),
             }
         }
@@ -379,35 +395,39 @@ fn deliver(frame: Frame, shared: &Shared) -> Result<(), String> {
     }
 }
 
+/// Nothing if the house is full: visitors that have left may still be seen off here.
 fn visit(
     routes: &mut Routes,
     door: u32,
     address: ([u8; 4], u16),
     channel: u32,
-) -> Result<Incoming, String> {
+) -> Result<Option<Incoming>, String> {
     let (outbox, inbox) = inbox::pair();
-    let visitors = routes
-        .requests
-        .keys()
-        .filter(|id| **id & GUEST_CHANNEL != 0);
-    if channel & GUEST_CHANNEL == 0
-        || channel == UNASKED
-        || routes.requests.contains_key(&channel)
-        || visitors.count() > VISITORS
+    if channel & GUEST_CHANNEL == 0 || channel == UNASKED || routes.requests.contains_key(&channel)
     {
         return Err("the guest let somebody in who cannot be".into());
+    }
+    let ids = routes.requests.keys();
+    if ids.filter(|id| **id & GUEST_CHANNEL != 0).count() > VISITORS {
+        return Ok(None);
     }
     if routes.requests.contains_key(&UNASKED) {
         routes.requests.insert(channel, outbox);
         routes.receiving.insert(channel, (channel, WINDOW));
         routes.sending.insert(channel, WINDOW);
     }
-    Ok(Incoming::Visit {
+    Ok(Some(Incoming::Visit {
         door,
         address,
         channel,
         inbox,
-    })
+    }))
+}
+
+fn kill_frame(id: u32) -> Vec<u8> {
+    // A number always fits.
+    let bytes = brig_wire::to_bytes(&ToGuest::Kill { id }).unwrap_or_default();
+    brig_wire::encode(Kind::Control, 0, &bytes)
 }
 
 fn credit_frame(channel: u32, length: usize) -> Vec<u8> {

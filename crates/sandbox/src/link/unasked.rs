@@ -124,6 +124,7 @@ impl House {
             let (Some(incoming), Some(connection)) = (incoming, self.connection.upgrade()) else {
                 return;
             };
+            let guest = Arc::clone(&connection);
             let heard = match incoming {
                 Incoming::Visit {
                     door,
@@ -149,9 +150,8 @@ impl House {
                 }
                 other => Err(Error::Protocol(format!("unexpected: {}", other.name()))),
             };
-            // A guest that makes things up is not listened to any more: nothing leads out then.
-            if heard.is_err() {
-                return;
+            if let Err(error) = heard {
+                return guest.cut(error.to_string());
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::inner::{Inner, Phase};
-use super::network;
+use super::{network, standing};
 use crate::config::MIB;
 use crate::shared::{Shared, lock};
 use crate::store::{Head, Home, Opening, SessionRecord, Store, blocking};
@@ -124,11 +124,13 @@ impl Inner {
         if let Some(file) = file.filter(|_| instance.network().is_some()) {
             network::follow(&instance, file);
         }
-        if let Some(home) = &slot.home
-            && let Err(error) = home.started(instance.process_id())
-        {
-            instance.destroy().await?;
-            return Err(error);
+        if let Some(home) = &slot.home {
+            let followed = standing::follow(&instance, &home.path);
+            let followed = followed.map_err(|error| Error::io("the folder of the session", error));
+            if let Err(error) = followed.and_then(|()| home.started(instance.process_id())) {
+                instance.destroy().await?;
+                return Err(error);
+            }
         }
         let plan = Arc::new(plan);
         lock(&self.state).plan = plan.clone();

@@ -9,6 +9,7 @@ mod inner;
 mod live;
 mod network;
 mod open;
+mod standing;
 mod ticket;
 
 use std::sync::Arc;
