@@ -9,7 +9,7 @@ use brig_sandbox::link::{GuestInstance, Interpreters};
 use brig_sandbox::{
     Backend, Controls, Error, Finding, Instance, Limits, Plan, Result, SessionConfig,
 };
-use brig_wire::{Container, Hello, Place, VERSION};
+use brig_wire::{Container, Hello, Place, Tree, VERSION};
 
 use crate::address::{Address, Environment};
 use crate::apparmor::{self, Kernel};
@@ -253,7 +253,12 @@ impl DockerBackend {
         if plan.workspace().is_none() {
             let layer = plan.layers().first().map(PathBuf::as_path);
             let limit = plan.limits().disk_bytes.value;
-            instance = instance.with_copied_files(layer, limit).await?;
+            let tree = if plan.read_only_root() {
+                Tree::Workspace
+            } else {
+                Tree::Root
+            };
+            instance = instance.with_copied_files(tree, layer, limit).await?;
         }
         mounts::look_again(plan)?;
         Ok(Box::new(instance))

@@ -282,9 +282,14 @@ impl Guest {
                 mode,
                 channel,
             } => self.transfers.put(id, channel, base, &path, mode),
-            ToGuest::Fill { id, channel } => self.transfers.fill(id, channel),
-            ToGuest::Save { id, channel, fresh } => {
-                let begun = self.transfers.save(id, channel, fresh);
+            ToGuest::Fill { id, channel, tree } => self.transfers.fill(id, channel, tree),
+            ToGuest::Save {
+                id,
+                channel,
+                tree,
+                fresh,
+            } => {
+                let begun = self.transfers.save(id, channel, tree, fresh);
                 self.unless_failed(id, begun);
             }
             ToGuest::Find { id, names, folders } => {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use brig_transfer::{Bounds, Receiver, Sender, Stamps};
-use brig_wire::{Base, FromGuest, MAX_DATA};
+use brig_transfer::{Bounds, Receiver, Scope, Sender, Stamps};
+use brig_wire::{Base, FromGuest, MAX_DATA, Tree};
 use rustix::io::Errno;
 
 use crate::channel::Channel;
@@ -22,7 +22,7 @@ pub struct Transfers {
     workspace: String,
     uploads: BTreeMap<u32, Upload>,
     downloads: Vec<Download>,
-    /// What was sent of the workspace already.
+    /// What was sent of the tree that is saved.
     saved: Stamps,
 }
 
@@ -68,9 +68,17 @@ impl Transfers {
         self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
     }
 
-    pub fn fill(&mut self, id: u32, channel: u32) {
-        let root = files::open_whole(&self.workspace);
-        let sink = root.map(|root| Sink::Tree(Receiver::adding(root, UNBOUNDED).into()));
+    pub fn fill(&mut self, id: u32, channel: u32, tree: Tree) {
+        let receiver = match tree {
+            Tree::Workspace => {
+                files::open_whole(&self.workspace).map(|folder| Receiver::adding(folder, UNBOUNDED))
+            }
+            Tree::Root => files::open_whole("/").and_then(|root| {
+                let scope = changeable(&self.workspace)?;
+                Ok(Receiver::within(scope, root, UNBOUNDED))
+            }),
+        };
+        let sink = receiver.map(|receiver| Sink::Tree(receiver.into()));
         self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
     }
 
@@ -80,11 +88,17 @@ impl Transfers {
         Ok(())
     }
 
-    pub fn save(&mut self, id: u32, channel: u32, fresh: bool) -> Result<(), Failure> {
+    pub fn save(&mut self, id: u32, channel: u32, tree: Tree, fresh: bool) -> Result<(), Failure> {
         let before = std::mem::take(&mut self.saved);
         let before = if fresh { Stamps::default() } else { before };
-        let root = files::open_folder(&self.workspace)?;
-        let sender = Sender::new(root, before).step("read the workspace")?;
+        let sender = match tree {
+            Tree::Workspace => Sender::new(files::open_folder(&self.workspace)?, before),
+            Tree::Root => {
+                let scope = changeable(&self.workspace)?;
+                Sender::within(scope, files::open_folder("/")?, before)
+            }
+        };
+        let sender = sender.step("read the files")?;
         self.begin(id, channel, Source::Tree(sender.into()));
         Ok(())
     }
@@ -176,6 +190,41 @@ impl Transfers {
     }
 }
 
+/// Everything but what is mounted; the workspace is, and counts.
+fn changeable(workspace: &str) -> Result<Scope, Failure> {
+    let mounts = std::fs::read("/proc/self/mountinfo").step("read the list of mounts")?;
+    let mounts = mounts.split(|byte| *byte == b'\n').filter_map(mount_point);
+    let workspace = workspace.trim_matches('/').as_bytes();
+    Ok(Scope::around(mounts.filter(|mount| mount != workspace)))
+}
+
+/// Where a line of mountinfo says that something is mounted, relative to the root.
+fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = line
+        .split(|byte| *byte == b' ')
+        .nth(4)?
+        .strip_prefix(b"/")?;
+    let mut path = Vec::new();
+    while let [byte, after @ ..] = rest {
+        // A backslash and three octal digits stand for a byte that would be taken for a separator.
+        let octal = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match escaped.filter(|_| *byte == b'\\') {
+            Some(escaped) => {
+                path.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                path.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    Some(path)
+}
+
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, WouldBlock};
     matches!(error.kind(), Interrupted | WouldBlock)
@@ -201,7 +250,7 @@ impl Sink {
     fn finish(self) -> Result<(), Failure> {
         match self {
             Sink::Tree(receiver) if !receiver.is_complete() => {
-                Err(io::Error::from(Errno::PROTO)).step("fill the workspace")
+                Err(io::Error::from(Errno::PROTO)).step("take the files")
             }
             _ => Ok(()),
         }

@@ -3,14 +3,16 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::MAX_DEPTH;
+use crate::place::{could_be_sent, is_refusal, open_folder, permissions, remove, times};
 use crate::record::{MAX_RECORD, Record, Time};
+use crate::scope::{Scope, is_own, may_change, may_write};
 
 /// The most that is taken.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +27,7 @@ pub struct Bounds {
 pub struct Receiver {
     root: OwnedFd,
     bounds: Bounds,
-    /// Whether what is not sent has to go.
-    exact: bool,
+    rest: Rest,
     /// What came and is not understood yet.
     waiting: Vec<u8>,
     file: Option<Writing>,
@@ -36,11 +37,22 @@ pub struct Receiver {
     ended: bool,
 }
 
+/// What becomes of that which is there and is not sent.
+#[derive(Debug)]
+enum Rest {
+    Goes,
+    Stays,
+    /// It goes if it could have been sent. Much belongs to others, and stays theirs.
+    Scope(Scope),
+}
+
 #[derive(Debug)]
 struct Writing {
-    file: File,
+    /// None if it is there already.
+    file: Option<File>,
     size: u64,
-    modified: Time,
+    /// Unless it is somebody else's.
+    modified: Option<Time>,
     /// Where the data goes that comes now, and how much of it is still to come.
     at: u64,
     left: u64,
@@ -49,19 +61,24 @@ struct Writing {
 impl Receiver {
     /// Makes the folder equal to what is sent.
     pub fn exact(root: OwnedFd, bounds: Bounds) -> Self {
-        Self::new(root, bounds, true)
+        Self::new(root, bounds, Rest::Goes)
     }
 
     /// Adds what is sent to what is there.
     pub fn adding(root: OwnedFd, bounds: Bounds) -> Self {
-        Self::new(root, bounds, false)
+        Self::new(root, bounds, Rest::Stays)
     }
 
-    fn new(root: OwnedFd, bounds: Bounds, exact: bool) -> Self {
+    /// Makes what the user may change of a root file system equal to what is sent.
+    pub fn within(scope: Scope, root: OwnedFd, bounds: Bounds) -> Self {
+        Self::new(root, bounds, Rest::Scope(scope))
+    }
+
+    fn new(root: OwnedFd, bounds: Bounds, rest: Rest) -> Self {
         Self {
             root,
             bounds,
-            exact,
+            rest,
             waiting: Vec::new(),
             file: None,
             folders: Vec::new(),
@@ -76,7 +93,9 @@ impl Receiver {
             if let Some(file) = self.file.as_mut().filter(|file| file.left > 0) {
                 let count = usize::try_from(file.left).unwrap_or(usize::MAX);
                 let (now, rest) = bytes.split_at(count.min(bytes.len()));
-                file.file.write_all_at(now, file.at)?;
+                if let Some(open) = &file.file {
+                    open.write_all_at(now, file.at)?;
+                }
                 file.at += now.len() as u64;
                 file.left -= now.len() as u64;
                 bytes = rest;
@@ -167,6 +186,9 @@ impl Receiver {
         let (folder, name) = self.place(path)?;
         match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if FileType::from_raw_mode(found.st_mode).is_dir() => {
+                if self.is_foreign(&found) {
+                    return Ok(());
+                }
                 let mode = Mode::from_raw_mode(found.st_mode & 0o777) | Mode::RWXU;
                 return Ok(rustix::fs::chmodat(&folder, name, mode, AtFlags::empty())?);
             }
@@ -194,24 +216,73 @@ impl Receiver {
             }
             return Ok(());
         }
-        remove(&folder, name, 0)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR)?;
-        rustix::fs::fchmod(&file, permissions(mode))?;
+        let (file, own) = if self.is_there(&folder, name, mode, modified, size) {
+            (None, false)
+        } else {
+            let (file, own) = self.fresh_file(&folder, name)?;
+            if own {
+                rustix::fs::fchmod(&file, permissions(mode))?;
+            }
+            (Some(file.into()), own)
+        };
         self.file = Some(Writing {
-            file: file.into(),
+            file,
             size,
-            modified,
+            modified: own.then_some(modified),
             at: 0,
             left: 0,
         });
         Ok(())
     }
 
+    fn is_foreign(&self, found: &Stat) -> bool {
+        matches!(self.rest, Rest::Scope(_)) && !is_own(found)
+    }
+
+    /// Whether somebody else's file is still what it was.
+    fn is_there(&self, folder: &OwnedFd, name: &[u8], mode: u32, time: Time, size: u64) -> bool {
+        let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| {
+            self.is_foreign(&found)
+                && FileType::from_raw_mode(found.st_mode).is_file()
+                && u64::try_from(found.st_size) == Ok(size)
+                && (found.st_mtime, found.st_mtime_nsec as u32) == time
+                && found.st_mode & 0o777 == mode & 0o777
+                && !may_change(&found, folder, name)
+        })
+    }
+
+    /// An empty file, and whether it is our own: in a folder that is not, files can be written and
+    /// never made.
+    fn fresh_file(&self, folder: &OwnedFd, name: &[u8]) -> io::Result<(OwnedFd, bool)> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match remove(folder, name, 0) {
+            Err(error) if matches!(self.rest, Rest::Scope(_)) && is_refusal(&error) => {}
+            removed => {
+                removed?;
+                let flags = flags | OFlags::CREATE | OFlags::EXCL;
+                let file = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+                return Ok((file, true));
+            }
+        }
+        let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let own = is_own(&found) && FileType::from_raw_mode(found.st_mode).is_file();
+        if own {
+            rustix::fs::chmodat(folder, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        }
+        let flags = flags | OFlags::TRUNC | OFlags::NONBLOCK;
+        Ok((rustix::fs::openat(folder, name, flags, Mode::empty())?, own))
+    }
+
     fn close_file(&mut self) -> io::Result<()> {
-        if let Some(writing) = self.file.take() {
-            writing.file.set_len(writing.size)?;
-            rustix::fs::futimens(&writing.file, &times(writing.modified))?;
+        let Some(writing) = self.file.take() else {
+            return Ok(());
+        };
+        if let Some(file) = writing.file {
+            file.set_len(writing.size)?;
+            if let Some(modified) = writing.modified {
+                rustix::fs::futimens(&file, &times(modified))?;
+            }
         }
         Ok(())
     }
@@ -235,18 +306,26 @@ impl Receiver {
     }
 
     fn end(&mut self, mode: u32, modified: Time) -> io::Result<()> {
-        if self.exact {
+        if !matches!(self.rest, Rest::Stays) {
             let root = self.root.try_clone()?;
             self.prune(&root, &mut Vec::new())?;
         }
         // From the inside out: what is done in a folder changes its time.
         for (path, mode, modified) in std::mem::take(&mut self.folders).iter().rev() {
             let (folder, name) = self.parent(path)?;
-            dress(&open_folder(&folder, name)?, *mode, *modified)?;
+            self.dress(&open_folder(&folder, name)?, *mode, *modified)?;
         }
-        dress(&self.root, mode, modified)?;
+        self.dress(&self.root, mode, modified)?;
         self.ended = true;
         Ok(())
+    }
+
+    fn dress(&self, folder: &OwnedFd, mode: u32, modified: Time) -> io::Result<()> {
+        if self.is_foreign(&rustix::fs::fstat(folder)?) {
+            return Ok(());
+        }
+        rustix::fs::fchmod(folder, permissions(mode) | Mode::RWXU)?;
+        Ok(rustix::fs::futimens(folder, &times(modified))?)
     }
 
     /// Removes what was not sent.
@@ -263,13 +342,27 @@ impl Receiver {
             }
             path.extend_from_slice(name);
             if !self.seen.contains(path.as_slice()) {
-                remove(folder, name, 0)?;
+                self.drop_rest(folder, name, path)?;
             } else if let Ok(below) = open_folder(folder, name) {
                 self.prune(&below, path)?;
             }
             path.truncate(length);
         }
         Ok(())
+    }
+
+    fn drop_rest(&self, folder: &OwnedFd, name: &[u8], path: &[u8]) -> io::Result<()> {
+        let Rest::Scope(scope) = &self.rest else {
+            return remove(folder, name, 0);
+        };
+        if scope.leaves_out(path) || !may_write(folder) || !could_be_sent(folder, name) {
+            return Ok(());
+        }
+        match remove(folder, name, 0) {
+            // It could not have been removed by its user either.
+            Err(error) if is_refusal(&error) => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Where a new path goes. It is counted.
@@ -303,48 +396,4 @@ fn invalid(problem: &str) -> io::Error {
         io::ErrorKind::InvalidData,
         format!("the stream of files has {problem}"),
     )
-}
-
-fn permissions(mode: u32) -> Mode {
-    Mode::from_raw_mode(mode & 0o777)
-}
-
-fn open_folder(folder: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty())
-}
-
-fn dress(folder: &OwnedFd, mode: u32, modified: Time) -> io::Result<()> {
-    rustix::fs::fchmod(folder, permissions(mode) | Mode::RWXU)?;
-    Ok(rustix::fs::futimens(folder, &times(modified))?)
-}
-
-fn times((seconds, nanos): Time) -> Timestamps {
-    let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanos.min(999_999_999).into(),
-    };
-    Timestamps {
-        last_access: time,
-        last_modification: time,
-    }
-}
-
-/// Removes whatever has this name, with all below it.
-fn remove(folder: impl AsFd, name: &[u8], depth: usize) -> io::Result<()> {
-    match rustix::fs::unlinkat(folder.as_fd(), name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR) if depth <= MAX_DEPTH => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inside = rustix::fs::openat(folder.as_fd(), name, flags, Mode::empty())?;
-    for entry in Dir::read_from(&inside)? {
-        let entry = entry?;
-        let below = entry.file_name().to_bytes();
-        if !matches!(below, b"." | b"..") {
-            remove(&inside, below, depth + 1)?;
-        }
-    }
-    Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?)
 }

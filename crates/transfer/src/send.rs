@@ -12,7 +12,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use crate::MAX_DEPTH;
+use crate::open::{open_folder, readable, unlock, usable};
 use crate::record::{Record, Time};
+use crate::scope::{Scope, is_own, may_change, may_write};
 
 /// A change within this time may hide another one in the same tick of the clock.
 const TICK: Duration = Duration::from_millis(50);
@@ -32,7 +34,7 @@ struct Stamp {
 /// Sends one folder.
 #[derive(Debug)]
 pub struct Sender {
-    device: u64,
+    reach: Reach,
     levels: Vec<Level>,
     file: Option<Reading>,
     /// Encoded and not taken yet.
@@ -45,11 +47,23 @@ pub struct Sender {
     ended: bool,
 }
 
+/// What is looked at.
+#[derive(Debug)]
+enum Reach {
+    /// Everything on this device.
+    Device(u64),
+    Scope(Scope),
+}
+
 #[derive(Debug)]
 struct Level {
     folder: OwnedFd,
     names: Vec<CString>,
     path: Vec<u8>,
+    /// Whether all that is in it is sent.
+    whole: bool,
+    /// What the folder looks like, until something in it is sent, and the folder before that.
+    unsent: Option<(u32, Time)>,
     /// The mode of a folder that was closed even to its owner, until all of it is sent.
     shut: Option<Mode>,
 }
@@ -77,9 +91,23 @@ impl Sender {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(folder, c".", flags, Mode::empty())?;
         let device = rustix::fs::fstat(&root)?.st_dev;
-        Ok(Self {
-            device,
-            levels: vec![Level::open(root, Vec::new(), None)?],
+        let top = Level::open(root, Vec::new())?;
+        Ok(Self::with(Reach::Device(device), top, before))
+    }
+
+    /// Of a root file system, no more than its user may have changed.
+    pub fn within(scope: Scope, root: impl AsFd, before: Stamps) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(root, c".", flags, Mode::empty())?;
+        let mut top = Level::open(root, Vec::new())?;
+        top.whole = may_write(&top.folder);
+        Ok(Self::with(Reach::Scope(scope), top, before))
+    }
+
+    fn with(reach: Reach, top: Level, before: Stamps) -> Self {
+        Self {
+            reach,
+            levels: vec![top],
             file: None,
             ready: Vec::new(),
             taken: 0,
@@ -87,7 +115,7 @@ impl Sender {
             now: Stamps::default(),
             names: HashMap::new(),
             ended: false,
-        })
+        }
     }
 
     /// The next bytes; none at the end.
@@ -137,7 +165,37 @@ impl Sender {
     }
 
     fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.announce()?;
         record.encode_into(&mut self.ready)
+    }
+
+    /// Sends the folders that were not sent yet.
+    fn announce(&mut self) -> io::Result<()> {
+        for level in &mut self.levels {
+            if let Some((mode, modified)) = level.unsent.take() {
+                let path = level.path.clone();
+                let folder = Record::Folder {
+                    path,
+                    mode,
+                    modified,
+                };
+                folder.encode_into(&mut self.ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is there and can be looked at. In a scope much belongs to others.
+    fn found<T>(&self, found: rustix::io::Result<T>) -> io::Result<Option<T>> {
+        let scoped = matches!(self.reach, Reach::Scope(_));
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::INVAL) => {
+                Ok(None)
+            }
+            Err(Errno::ACCESS | Errno::PERM) if scoped => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// It may go, or become something else, at any time: then it is left out, or sent as it is.
@@ -145,21 +203,31 @@ impl Sender {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let found = rustix::fs::statat(&level.folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let Some(found) = there(found)?.filter(|found| found.st_dev == self.device) else {
-            return Ok(());
-        };
         let mut path = level.path.clone();
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(name.to_bytes());
-        match FileType::from_raw_mode(found.st_mode) {
+        let stat = rustix::fs::statat(&level.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let Some(stat) = self.found(stat)? else {
+            return Ok(());
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let wanted = match &self.reach {
+            Reach::Device(device) => stat.st_dev == *device,
+            Reach::Scope(scope) => {
+                let changeable =
+                    || kind.is_file() && may_change(&stat, &level.folder, name.to_bytes());
+                !scope.leaves_out(&path) && (level.whole || kind.is_dir() || changeable())
+            }
+        };
+        match kind {
+            _ if !wanted => Ok(()),
             FileType::Directory => self.folder(name, path),
             FileType::RegularFile => self.regular(name, path),
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(&level.folder, name, Vec::new());
-                match there(target)? {
+                match self.found(target)? {
                     Some(target) => self.put(&Record::Link {
                         path,
                         target: target.into_bytes(),
@@ -181,7 +249,7 @@ impl Sender {
             Err(Errno::ACCESS) => unlock(&level.folder, name),
             Err(error) => Err(error),
         };
-        let Some((folder, shut)) = there(opened)? else {
+        let Some((folder, shut)) = self.found(opened)? else {
             return Ok(());
         };
         if depth > MAX_DEPTH {
@@ -189,27 +257,29 @@ impl Sender {
             return Err(io::Error::other(problem));
         }
         let found = rustix::fs::fstat(&folder)?;
-        self.put(&Record::Folder {
-            path: path.clone(),
-            mode: shut.map_or(mode(&found), |shut| shut.as_raw_mode()),
-            modified: modified(&found),
-        })?;
-        self.levels.push(Level::open(folder, path, shut)?);
-        Ok(())
+        let mode = shut.map_or(mode(&found), |shut| shut.as_raw_mode());
+        let whole = matches!(self.reach, Reach::Device(_)) || may_write(&folder);
+        let told = whole || level.whole;
+        let mut below = Level::open(folder, path)?;
+        (below.shut, below.whole) = (shut, whole);
+        below.unsent = Some((mode, modified(&found)));
+        self.levels.push(below);
+        if told { self.announce() } else { Ok(()) }
     }
 
     fn regular(&mut self, name: &CStr, path: Vec<u8>) -> io::Result<()> {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let Some(file) = there(readable(&level.folder, name))? else {
+        let Some(file) = self.found(readable(&level.folder, name))? else {
             return Ok(());
         };
         let found = rustix::fs::fstat(&file)?;
         if !FileType::from_raw_mode(found.st_mode).is_file() {
             return Ok(());
         }
-        if found.st_nlink > 1 {
+        // Nobody can give one more name to a file of somebody else.
+        if found.st_nlink > 1 && (matches!(self.reach, Reach::Device(_)) || is_own(&found)) {
             if let Some(first) = self.names.get(&found.st_ino) {
                 let first = first.clone();
                 return self.put(&Record::Name { path, first });
@@ -246,7 +316,7 @@ impl Sender {
 }
 
 impl Level {
-    fn open(folder: OwnedFd, path: Vec<u8>, shut: Option<Mode>) -> io::Result<Self> {
+    fn open(folder: OwnedFd, path: Vec<u8>) -> io::Result<Self> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -260,7 +330,9 @@ impl Level {
             folder,
             names,
             path,
-            shut,
+            whole: true,
+            unsent: None,
+            shut: None,
         })
     }
 }
@@ -303,73 +375,6 @@ impl Reading {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some((self.at, self.size))),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-fn open_folder(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty())
-}
-
-fn open_file(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Opens a folder to its owner; the answer has the mode that it is to get back.
-fn unlock(above: &OwnedFd, name: &CStr) -> rustix::io::Result<(OwnedFd, Option<Mode>)> {
-    let found = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(found.st_mode).is_symlink() {
-        return Err(Errno::LOOP);
-    }
-    let before = Mode::from_raw_mode(found.st_mode & 0o7777);
-    rustix::fs::chmodat(above, name, before | Mode::RWXU, AtFlags::empty())?;
-    match open_folder(above, name) {
-        Ok(folder) => Ok((folder, Some(before))),
-        Err(error) => {
-            rustix::fs::chmodat(above, name, before, AtFlags::empty())?;
-            Err(error)
-        }
-    }
-}
-
-/// One that can be listed may still keep its owner from what is in it.
-fn usable(folder: OwnedFd) -> rustix::io::Result<(OwnedFd, Option<Mode>)> {
-    let before = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode & 0o7777);
-    if before.contains(Mode::XUSR) {
-        return Ok((folder, None));
-    }
-    // Whose it is not, needs no help or gets none.
-    match rustix::fs::fchmod(&folder, before | Mode::RWXU) {
-        Ok(()) => Ok((folder, Some(before))),
-        Err(Errno::PERM) => Ok((folder, None)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whoever owns a file may read it, also if its mode says otherwise.
-fn readable(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    match open_file(folder, name) {
-        Err(Errno::ACCESS) => {
-            let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(found.st_mode).is_symlink() {
-                return Err(Errno::LOOP);
-            }
-            let before = Mode::from_raw_mode(found.st_mode & 0o7777);
-            rustix::fs::chmodat(folder, name, before | Mode::RWXU, AtFlags::empty())?;
-            let opened = open_file(folder, name);
-            rustix::fs::chmodat(folder, name, before, AtFlags::empty())?;
-            opened
-        }
-        opened => opened,
-    }
-}
-
-fn there<T>(found: rustix::io::Result<T>) -> io::Result<Option<T>> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::INVAL) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -14,5 +14,5 @@ pub use frame::{
 pub use message::{
     Base, Confine, Container, Denied, Door, Entry, EntryKind, Exec, Exit, FromGuest, GUEST_CHANNEL,
     Hello, LISTING_PART, MAX_DATAGRAM, MAX_DOORS, MessageError, Network, Place, Rlimit, Setup,
-    Source, Spawn, Step, ToGuest, Transport, Usage, VERSION, from_bytes, to_bytes,
+    Source, Spawn, Step, ToGuest, Transport, Tree, Usage, VERSION, from_bytes, to_bytes,
 };

@@ -73,17 +73,19 @@ pub enum ToGuest {
         id: u32,
         path: String,
     },
-    /// Send the workspace on `channel`, as a stream of records: with what was sent the last time,
+    /// Send a tree on `channel`, as a stream of records: without what was sent the last time,
     /// unless it is to be sent afresh.
     Save {
         id: u32,
         channel: u32,
+        tree: Tree,
         fresh: bool,
     },
-    /// Put what comes on `channel`, a stream of records, into the workspace.
+    /// Put what comes on `channel`, a stream of records, into a tree.
     Fill {
         id: u32,
         channel: u32,
+        tree: Tree,
     },
     /// Look for programs of these names in these folders.
     Find {
@@ -384,6 +386,14 @@ pub enum Base {
     Workspace,
     /// The guest's own folder, where source code is put.
     Run,
+}
+
+/// Files that are saved and put back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tree {
+    Workspace,
+    /// The workspace, and whatever else the user of the sandbox may have changed below the root.
+    Root,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

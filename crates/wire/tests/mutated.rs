@@ -6,8 +6,8 @@ mod entry;
 
 use brig_wire::{
     Base, Confine, Container, Denied, Door, Entry, EntryKind, Exec, Exit, FromGuest, GUEST_CHANNEL,
-    Hello, Kind, Network, Place, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, Usage,
-    VERSION, encode_into, to_bytes,
+    Hello, Kind, Network, Place, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, Tree,
+    Usage, VERSION, encode_into, to_bytes,
 };
 
 const INPUTS: usize = 100_000;
@@ -310,9 +310,14 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         ToGuest::Save {
             id: 5,
             channel: 10,
+            tree: Tree::Workspace,
             fresh: true,
         },
-        ToGuest::Fill { id: 6, channel: 11 },
+        ToGuest::Fill {
+            id: 6,
+            channel: 11,
+            tree: Tree::Root,
+        },
         ToGuest::Find {
             id: 7,
             names: vec!["python3".into()],

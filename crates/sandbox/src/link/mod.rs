@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use brig_egress::Rules;
-use brig_wire::{FromGuest, Hello, Place, ToGuest, Usage};
+use brig_wire::{FromGuest, Hello, Place, ToGuest, Tree, Usage};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -122,17 +122,18 @@ impl<G: Guard> GuestInstance<G> {
         self
     }
 
-    /// Whose files can't be reached from outside: the workspace begins with what is in `layer`, and
-    /// is copied out to be saved.
+    /// Whose files can't be reached from outside: the tree begins with what is in `layer`, and is
+    /// copied out to be saved.
     pub async fn with_copied_files(
         mut self,
+        tree: Tree,
         layer: Option<&Path>,
         most_bytes: u64,
     ) -> Result<Self> {
         if let Some(layer) = layer {
-            shadow::fill(&self.connection, layer).await?;
+            shadow::fill(&self.connection, tree, layer).await?;
         }
-        self.shadow = Some(Shadow::new(most_bytes));
+        self.shadow = Some(Shadow::new(tree, most_bytes));
         Ok(self)
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use brig_transfer::{Bounds, Receiver, Sender, Stamps};
-use brig_wire::{FromGuest, ToGuest};
+use brig_wire::{FromGuest, ToGuest, Tree};
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::{Mutex, mpsc};
@@ -23,14 +23,16 @@ const WAITING: usize = 8;
 /// Where they are copied to.
 #[derive(Debug)]
 pub struct Shadow {
+    tree: Tree,
     most_bytes: u64,
     /// A copy of what the guest sent last, if it is whole.
     copy: Mutex<Option<PathBuf>>,
 }
 
 impl Shadow {
-    pub fn new(most_bytes: u64) -> Self {
+    pub fn new(tree: Tree, most_bytes: u64) -> Self {
         Self {
+            tree,
             most_bytes,
             copy: Mutex::new(None),
         }
@@ -63,7 +65,13 @@ impl Shadow {
         let (pieces, waiting) = mpsc::channel::<Bytes>(WAITING);
         // Timers of others must not wait for the disk.
         let mut writing = tokio::task::spawn_blocking(move || write(into, bounds, waiting));
-        connection.send(&ToGuest::Save { id, channel, fresh })?;
+        let tree = self.tree;
+        connection.send(&ToGuest::Save {
+            id,
+            channel,
+            tree,
+            fresh,
+        })?;
         loop {
             match inbox.recv().await {
                 Some(Incoming::Data { bytes, .. }) => {
@@ -99,8 +107,18 @@ impl Shadow {
     }
 }
 
+/// The copy is of no use to the next instance.
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        if let Some(copy) = self.copy.get_mut().take() {
+            // What stays is removed before the next use.
+            let _ = fs::remove_dir_all(copy);
+        }
+    }
+}
+
 fn failed(error: io::Error) -> Error {
-    Error::io("save the workspace", error)
+    Error::io("save the files", error)
 }
 
 fn prepare(folder: &Path, fresh: bool) -> io::Result<OwnedFd> {
@@ -130,12 +148,12 @@ fn write(into: OwnedFd, bounds: Bounds, mut pieces: mpsc::Receiver<Bytes>) -> io
     }
 }
 
-/// Fills the workspace of a new guest.
-pub async fn fill(connection: &Connection, from: &Path) -> Result<()> {
-    let fill = |error| Error::io("fill the workspace", error);
+/// Gives a new guest what was saved.
+pub async fn fill(connection: &Connection, tree: Tree, from: &Path) -> Result<()> {
+    let fill = |error| Error::io("put the saved files back", error);
     let (id, channel) = (connection.number(), connection.number());
     let (mut inbox, mut route) = connection.open(id, &[], &[channel])?;
-    connection.send(&ToGuest::Fill { id, channel })?;
+    connection.send(&ToGuest::Fill { id, channel, tree })?;
     let folder = open(from).map_err(fill)?;
     let (pieces, mut ready) = mpsc::channel::<io::Result<Vec<u8>>>(WAITING);
     tokio::task::spawn_blocking(move || read(folder, &pieces));
