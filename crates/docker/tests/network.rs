@@ -3,54 +3,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brig_docker::DockerBackend;
 use brig_egress::{Layer, LayerKind, Rule};
 use brig_sandbox::{AgentId, Language, NetworkConfig, Report, Request, Sandbox, SessionConfig};
+use brig_testing::Server;
 use common::Engine;
-
-/// Answers every request with its first line and much text, and counts them.
-struct Server {
-    port: u16,
-    asked: Arc<AtomicUsize>,
-}
 
 /// More than any window on the way.
 const MUCH: usize = 3 * 1024 * 1024;
-
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.expect("a client");
-                let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
-                let first = lines.next().and_then(Result::ok).unwrap_or_default();
-                let mut rest = lines.map_while(Result::ok);
-                while rest.next().is_some_and(|line| !line.is_empty()) {}
-                count.fetch_add(1, Ordering::SeqCst);
-                let body = format!("served {first}\n{}", "x".repeat(MUCH));
-                let length = body.len();
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-                );
-            }
-        });
-        Self { port, asked }
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
 
 fn allowing(mut config: SessionConfig, rules: &[String]) -> SessionConfig {
     let rules = rules.iter().map(|rule| Rule::parse(rule).expect("a rule"));
@@ -100,7 +62,7 @@ async fn the_way_out(runtime: &str) {
         return;
     };
     let backend = engine.backend().await;
-    let server = Server::start();
+    let server = Server::with_text(MUCH);
     let port = server.port;
     // The address that the name leads to needs a rule of its own.
     let rules = [format!("localhost.:{port}"), format!("127.0.0.1:{port}")];

@@ -3,54 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use brig_egress::{Layer, LayerKind, Rule};
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, Language, NetworkConfig, Report, Request, Sandbox, SessionConfig};
-
-/// Answers every request with its first line, and counts them.
-struct Server {
-    port: u16,
-    asked: Arc<AtomicUsize>,
-}
-
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                let first = lines.next().and_then(Result::ok).unwrap_or_default();
-                for line in lines.map_while(Result::ok) {
-                    if line.is_empty() {
-                        break;
-                    }
-                }
-                count.fetch_add(1, Ordering::SeqCst);
-                let body = format!("served {first}\n");
-                let length = body.len();
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-                );
-            }
-        });
-        Self { port, asked }
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
+use brig_testing::Server;
 
 fn allow(rules: &[String]) -> SessionConfig {
     let rules = rules.iter().map(|rule| Rule::parse(rule).unwrap());

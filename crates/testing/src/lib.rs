@@ -1,5 +1,11 @@
 //! What the tests of all crates share.
 
+mod processes;
+mod server;
+
+pub use processes::descendants;
+pub use server::Server;
+
 use std::fs::OpenOptions;
 use std::io::Write;
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use brig_testing::descendants;
 use tokio::runtime::Runtime;
 
 use crate::{cases, verdict};
@@ -60,37 +61,4 @@ fn private(pid: &str) -> Result<u64, String> {
         .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
         .map(|kib| kib * 1024)
         .sum())
-}
-
-/// All processes below this one.
-fn descendants() -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        if let Some(parent) = parent {
-            parents.push((pid, parent));
-        }
-    }
-    let mut found = vec![std::process::id()];
-    let mut next = 0;
-    while let Some(&above) = found.get(next) {
-        found.extend(
-            parents
-                .iter()
-                .filter(|(_, parent)| *parent == above)
-                .map(|(pid, _)| pid),
-        );
-        next += 1;
-    }
-    found.split_off(1)
 }

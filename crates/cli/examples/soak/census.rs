@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use brig_testing::descendants;
+
 /// How long the kernel may take to finish what was ended.
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -191,37 +193,4 @@ fn folders() -> BTreeSet<String> {
 fn describe(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{pid} {}", name.trim())
-}
-
-/// All processes below this one, but for those that only wait to be reaped.
-pub fn descendants() -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        if let Some(parent) = parent {
-            parents.push((pid, parent));
-        }
-    }
-    let mut found = vec![std::process::id()];
-    let mut next = 0;
-    while let Some(&above) = found.get(next) {
-        found.extend(
-            parents
-                .iter()
-                .filter(|(_, parent)| *parent == above)
-                .map(|(pid, _)| pid),
-        );
-        next += 1;
-    }
-    found.split_off(1)
 }

@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::census::{Watch, descendants};
+use brig_testing::descendants;
+
+use crate::census::Watch;
 use crate::random::Random;
 
 /// Longer than a whole short run, so that every stage of one is met.

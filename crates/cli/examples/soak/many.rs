@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, Sandbox, SessionConfig, SessionStatus};
+use brig_testing::descendants;
 
-use crate::census::{Watch, descendants};
+use crate::census::Watch;
 
 pub fn run(count: usize) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
