@@ -3,53 +3,19 @@
 
 mod common;
 
-use std::fs;
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use brig_egress::{Host, Resolve, System};
 use brig_testing::skip;
-
-const INSIDE: &str = "BRIG_EGRESS_SEARCH";
-const NAME: &str = "no_domain_is_searched_for_a_name_that_was_allowed";
-
-const SETUP: &str = "set -e
-ip link set lo up
-mount --bind \"$BRIG_EGRESS_SEARCH\" \"$(readlink -f /etc/resolv.conf)\"
-exec \"$@\"";
-
-fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "--mount", "--"]);
-    command
-}
+use common::namespace;
 
 #[test]
 fn no_domain_is_searched_for_a_name_that_was_allowed() {
-    if std::env::var_os(INSIDE).is_some() {
-        return inside();
-    }
-    let probe = unshare()
-        .args(["sh", "-c", "ip link set lo up && test -e /etc/resolv.conf"])
-        .stderr(Stdio::null())
-        .status();
-    if !probe.is_ok_and(|status| status.success()) {
-        return skip("egress/search", "needs unshare, ip, and a user namespace");
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let resolver = folder.path().join("resolv.conf");
-    let text = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:5 timeout:5 attempts:1\n";
-    fs::write(&resolver, text).expect("written");
-    let own = std::env::current_exe().expect("this program");
-    let status = unshare()
-        .args(["sh", "-c", SETUP, "sh"])
-        .arg(own)
-        .args(["--exact", NAME, "--nocapture"])
-        .env(INSIDE, &resolver)
-        .status()
-        .expect("it starts");
-    assert!(status.success());
+    let name = "no_domain_is_searched_for_a_name_that_was_allowed";
+    let options = "search corp.test\noptions ndots:5 timeout:5 attempts:1";
+    namespace::again(name, options, inside);
 }
 
 /// A server that knows no name, and the names it was asked for.

@@ -4,59 +4,16 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use brig_testing::skip;
 use common::server::{Identity, Server, speaks_first};
-use common::{Lab, PUBLIC, allowing};
-
-const INSIDE: &str = "BRIG_EGRESS_INSIDE";
-const NAME: &str = "programs_that_know_of_no_proxy_work_unchanged";
-
-/// A namespace with loopback only, the handed-out addresses on it, and a resolver on it.
-const SETUP: &str = "set -e
-ip link set lo up
-ip route add local 198.18.0.0/15 dev lo
-mount --bind \"$BRIG_EGRESS_INSIDE\" \"$(readlink -f /etc/resolv.conf)\"
-exec \"$@\"";
-
-fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "--mount", "--"]);
-    command
-}
+use common::{Lab, PUBLIC, allowing, namespace};
 
 #[test]
 fn programs_that_know_of_no_proxy_work_unchanged() {
-    if std::env::var_os(INSIDE).is_some() {
-        return inside();
-    }
-    let probe = unshare()
-        .args(["sh", "-c", "ip link set lo up && test -e /etc/resolv.conf"])
-        .stderr(Stdio::null())
-        .status();
-    if !probe.is_ok_and(|status| status.success()) {
-        return skip(
-            "egress/transparent",
-            "needs unshare, ip, and a user namespace",
-        );
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let resolver = folder.path().join("resolv.conf");
-    fs::write(
-        &resolver,
-        "nameserver 127.0.0.1\noptions timeout:5 attempts:1\n",
-    )
-    .expect("written");
-    let own = std::env::current_exe().expect("this program");
-    let status = unshare()
-        .args(["sh", "-c", SETUP, "sh"])
-        .arg(own)
-        .args(["--exact", NAME, "--nocapture"])
-        .env(INSIDE, &resolver)
-        .status()
-        .expect("it starts");
-    assert!(status.success());
+    let name = "programs_that_know_of_no_proxy_work_unchanged";
+    namespace::again(name, "options timeout:5 attempts:1", inside);
 }
 
 fn inside() {

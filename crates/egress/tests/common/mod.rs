@@ -2,6 +2,7 @@
 //! dialled and not scripted is refused here.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod namespace;
 pub mod server;
 
 use std::collections::HashMap;
