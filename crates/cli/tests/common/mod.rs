@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
+pub mod lists;
 pub mod pty;
 
 use std::ffi::OsStr;
