@@ -77,7 +77,7 @@ pub struct ConfigArgs {
     /// Use this root file system in place of the host's system folders
     #[arg(long, value_name = "DIR", help_heading = "Sandbox")]
     pub rootfs: Option<PathBuf>,
-    /// Let the program write outside of /workspace and /tmp too; it is lost afterwards
+    /// Let the program write outside of /workspace and /tmp too; sessions in containers keep it, elsewhere it is lost
     #[arg(long, help_heading = "Sandbox")]
     pub writable_root: bool,
     /// The Python to use: an interpreter or a virtual environment
