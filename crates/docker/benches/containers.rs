@@ -1,10 +1,11 @@
-//! What a container costs beside the `docker` command, on the same engine and in the same rounds.
+//! What a container costs beside the `docker` command and the provider of the Agent Governance
+//! Toolkit, on the same engine and in the same rounds.
 //!
-//!     scripts/lib/docker-engine start DIR            prints the settings that this needs
-//!     cargo bench -p brig-docker                     with them in the environment
-//!     cargo bench -p brig-docker -- --rounds 5       quicker
+//!     scripts/bench-docker                           with an engine and AGT of its own
+//!     cargo bench -p brig-docker -- --rounds 5       with the settings of scripts/lib/docker-engine
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ fn main() {
     bench.destroy(bench.create());
 
     let rounds = rounds();
-    let mut times: [Vec<Duration>; 8] = Default::default();
+    let mut agt = Agt::start(&bench.host, &image);
+    let mut times: [Vec<Duration>; 13] = Default::default();
     for _ in 0..rounds {
         let (id, run) = bench.docker_run();
         let exec = bench.docker(&["exec", &id, "python3", "-c", "pass"]);
@@ -35,7 +37,10 @@ fn main() {
         let again = bench.code(&session);
         let (_, destroy) = timed(|| bench.destroy(session));
         let pooled = warm.first_output();
-        for (all, took) in times.iter_mut().zip([
+        let network = ["--network", "none"];
+        let once = bench.docker(&[&["run", "--rm"], &network[..], &[&image], &PYTHON].concat());
+        let run_once = bench.run_once();
+        let common = [
             run,
             create,
             exec,
@@ -44,7 +49,11 @@ fn main() {
             destroy,
             create + first,
             pooled,
-        ]) {
+            once,
+            run_once,
+        ];
+        let agt = agt.as_mut().map(Agt::round).into_iter().flatten();
+        for (all, took) in times.iter_mut().zip(common.into_iter().chain(agt)) {
             all.push(took);
         }
     }
@@ -58,23 +67,79 @@ fn main() {
         "destroy a session",
         "create and first result",
         "the same from a warm pool",
+        "docker run --rm python3 -c pass",
+        "Python code in a single run",
+        "AGT: create a session",
+        "AGT: Python code in a live one",
+        "AGT: destroy a session",
     ];
-    let medians: Vec<Duration> = times
-        .iter_mut()
-        .zip(names)
-        .map(|(all, name)| {
-            all.sort();
-            let (median, worst) = (all[all.len() / 2], all[all.len() - 1]);
-            println!("{name:<32} {:>8.1} ms {:>8.1} ms", ms(median), ms(worst));
-            median
-        })
-        .collect();
+    let mut medians = Vec::new();
+    for (all, name) in times.iter_mut().zip(names) {
+        all.sort();
+        let Some(worst) = all.last() else {
+            println!("{name:<32} not measured");
+            continue;
+        };
+        let median = all[all.len() / 2];
+        println!("{name:<32} {:>8.1} ms {:>8.1} ms", ms(median), ms(*worst));
+        medians.push(median);
+    }
     println!();
     let ratio = medians[1].as_secs_f64() / medians[0].as_secs_f64();
     judge("create / docker run -d", ratio, 1.1, "x");
     judge("Python code, live", ms(medians[3]), 20.0, "ms");
     judge("destroy", ms(medians[5]), 300.0, "ms");
     judge("first result, warm pool", ms(medians[7]), 60.0, "ms");
+}
+
+const PYTHON: [&str; 3] = ["python3", "-c", "pass"];
+
+/// A program that waits for the next round.
+struct Agt {
+    program: Child,
+    asked: ChildStdin,
+    told: BufReader<ChildStdout>,
+}
+
+impl Agt {
+    /// If there is a Python that has it.
+    fn start(host: &str, image: &str) -> Option<Self> {
+        let python = std::env::var_os("BRIG_BENCH_AGT")?;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/agt.py");
+        let mut program = Command::new(python)
+            .args([script, host, image])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python");
+        let asked = program.stdin.take().expect("its input");
+        let told = BufReader::new(program.stdout.take().expect("its output"));
+        Some(Self {
+            program,
+            asked,
+            told,
+        })
+    }
+
+    fn round(&mut self) -> Vec<Duration> {
+        writeln!(self.asked, "go").expect("it listens");
+        let mut line = String::new();
+        self.told.read_line(&mut line).expect("an answer");
+        let times = line.split_whitespace().map(|word| {
+            let milliseconds: f64 = word.parse().expect("a number");
+            Duration::from_secs_f64(milliseconds / 1e3)
+        });
+        let times: Vec<Duration> = times.collect();
+        assert_eq!(times.len(), 3, "{line}");
+        times
+    }
+}
+
+impl Drop for Agt {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
 }
 
 struct Bench {
@@ -125,6 +190,15 @@ impl Bench {
             })
         });
         assert_eq!(status, ExecutionStatus::Completed);
+        took
+    }
+
+    fn run_once(&self) -> Duration {
+        let agent: AgentId = "bench".parse().expect("a name");
+        let request = Request::code(Language::Python, "pass");
+        let run = self.sandbox.run_once(&agent, self.config.clone(), request);
+        let (report, took) = timed(|| self.runtime.block_on(run));
+        assert_eq!(report.expect("a report").status, ExecutionStatus::Completed);
         took
     }
 
