@@ -114,6 +114,7 @@ fn it_has_no_rights_and_no_network() {
         "no way to the host by name"
     );
     assert_eq!(host.dns, Some(vec!["127.0.0.1".into()]));
+    assert_eq!(host.dns_options, Some(vec!["timeout:0".into()]));
     assert_eq!(host.binds, Some(Vec::new()));
     for shared in [
         host.pid_mode,
