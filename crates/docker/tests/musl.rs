@@ -3,10 +3,7 @@
 
 mod common;
 
-use std::io::Write;
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use brig_docker::DockerBackend;
@@ -16,6 +13,7 @@ use brig_sandbox::{
     AgentId, Control, KillReason, Language, NetworkConfig, Outcome, Report, Request, Sandbox,
     SessionConfig,
 };
+use brig_testing::Server;
 use common::Engine;
 
 struct Musl {
@@ -163,29 +161,19 @@ async fn a_denied_command_is_stopped(runtime: &str) {
     }
 }
 
-/// Greets everybody who comes, and counts them.
-fn server() -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let came = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&came);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            count.fetch_add(1, Ordering::SeqCst);
-            let _ = stream.expect("a client").write_all(b"welcome");
-        }
-    });
-    (port, came)
-}
-
 async fn only_allowed_hosts_are_reached(runtime: &str) {
     let Some(musl) = Musl::find(runtime).await else {
         return;
     };
-    let (port, came) = server();
+    let server = Server::start();
+    let port = server.port;
     // The dot keeps the name from being found in a file: musl has to ask for it.
     let code = format!(
-        "import socket\nwith socket.create_connection(('localhost.', {port}), 30) as s: print(s.recv(9))"
+        "import socket, urllib.request
+with socket.create_connection(('localhost.', {port}), 30) as s:
+    s.sendall(b'GET /plain HTTP/1.0\\r\\n\\r\\n')
+    print(s.makefile().read().split()[-2])
+print(urllib.request.urlopen('http://localhost.:{port}/proxy').read().split()[-2])"
     );
     let allowing = |rules: &[String]| {
         let rules = rules.iter().map(|rule| Rule::parse(rule).expect("a rule"));
@@ -200,8 +188,8 @@ async fn only_allowed_hosts_are_reached(runtime: &str) {
     };
     let rules = [format!("localhost.:{port}"), format!("127.0.0.1:{port}")];
     let report = musl.run(allowing(&rules), &code).await;
-    assert_eq!(text(&report), "b'welcome'\n");
-    assert_eq!(came.load(Ordering::SeqCst), 1);
+    assert_eq!(text(&report), "/plain\nb'/proxy'\n");
+    assert_eq!(server.asked(), 2);
     let reached = |allowed: bool, report: &Report| {
         let mut tried = report.attempted.egress.iter();
         tried.any(|one| one.allowed == allowed && one.host.trim_end_matches('.') == "localhost")
@@ -214,7 +202,7 @@ async fn only_allowed_hosts_are_reached(runtime: &str) {
 
     let report = musl.run(musl.config.clone(), &code).await;
     assert!(text(&report).contains("gaierror"), "{}", text(&report));
-    assert_eq!(came.load(Ordering::SeqCst), 1, "nobody else came through");
+    assert_eq!(server.asked(), 2, "nobody else came through");
 }
 
 /// musl would wait five seconds for each name.
