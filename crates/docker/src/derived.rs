@@ -33,35 +33,46 @@ const REPOSITORY: &str = "brig-derived";
 const SHIM: &str = ".brig/shim";
 pub const NAMES: &str = "/.brig/names";
 
-/// What is added to every image, and its digest.
-fn addition() -> &'static (Archive, String) {
-    static ADDITION: OnceLock<(Archive, String)> = OnceLock::new();
-    ADDITION.get_or_init(|| {
-        let mut archive = Archive::default();
-        archive.folder(".brig", 0o555);
-        archive.file(".brig/guest", 0o555, brig_guest_image::GUEST);
-        let digest = hex(&Sha256::digest(archive.clone().finish()));
-        (archive, digest)
+/// The digest that derived images of this build carry: of what is added to every image.
+pub fn digest() -> &'static str {
+    static DIGEST: OnceLock<String> = OnceLock::new();
+    DIGEST.get_or_init(|| {
+        let programs = [brig_guest_image::GUEST, brig_guest_image::SHIM];
+        hex(&Sha256::digest(programs.map(Sha256::digest).concat()))
     })
 }
 
-/// The same, with stand-ins.
+/// Of that, and of where the stand-ins are.
+fn whole(denied: Option<&Denied>) -> String {
+    let mut hash = Sha256::new();
+    hash.update(digest());
+    if let Some(denied) = denied {
+        for path in std::iter::once(SHIM.to_owned()).chain(stand_ins(denied)) {
+            hash.update(b"\0");
+            hash.update(path);
+        }
+    }
+    hex(&hash.finalize())
+}
+
+fn stand_ins(denied: &Denied) -> impl Iterator<Item = String> {
+    let names = denied.names.iter().map(|name| format!("{NAMES}/{name}"));
+    names.chain(denied.covered.iter().cloned())
+}
+
+/// All that is added.
 fn archive(denied: Option<&Denied>) -> Vec<u8> {
-    let mut archive = addition().0.clone();
+    let mut archive = Archive::default();
+    archive.folder(".brig", 0o555);
+    archive.file(".brig/guest", 0o555, brig_guest_image::GUEST);
     if let Some(denied) = denied {
         archive.file(SHIM, 0o555, brig_guest_image::SHIM);
         archive.folder(NAMES.trim_start_matches('/'), 0o555);
-        let names = denied.names.iter().map(|name| format!("{NAMES}/{name}"));
-        for path in names.chain(denied.covered.iter().cloned()) {
+        for path in stand_ins(denied) {
             archive.link(path.trim_start_matches('/'), SHIM);
         }
     }
     archive.finish()
-}
-
-/// The digest that derived images of this build carry.
-pub fn digest() -> &'static str {
-    &addition().1
 }
 
 /// The name of the image derived from this one; made if it is not there yet.
@@ -71,9 +82,7 @@ pub async fn ensure(
     denied: Option<&Denied>,
     leftovers: &Leftovers,
 ) -> Result<String> {
-    let digest = digest();
-    let archive = archive(denied);
-    let whole = hex(&Sha256::digest(&archive));
+    let whole = whole(denied);
     let key = hex(&Sha256::digest(format!("{}\n{whole}", base.id)));
     let name = format!("{REPOSITORY}:{}", &key[..32]);
     let found = engine
@@ -112,7 +121,7 @@ pub async fn ensure(
     let upload = engine.docker.upload_to_container(
         staging.as_str(),
         Some(options),
-        bollard::body_full(archive.into()),
+        bollard::body_full(archive(denied).into()),
     );
     engine.ask("put the guest into the image", upload).await?;
     let options = CommitContainerOptionsBuilder::new()
@@ -123,7 +132,7 @@ pub async fn ensure(
         .build();
     let config = ContainerConfig {
         labels: Some(HashMap::from([
-            (LABEL.to_owned(), digest.to_owned()),
+            (LABEL.to_owned(), digest().to_owned()),
             (WHOLE.to_owned(), whole),
             (BASE.to_owned(), base.id.clone()),
             // It is not a container, and belongs to nobody in particular.
