@@ -39,8 +39,8 @@ pub fn of_outcome(outcome: &Outcome, cancelled_by: Option<i32>) -> u8 {
 }
 
 /// What ended the program, and how to give it more, on one line. The limits of a session are
-/// those it was created with.
-pub fn explain(reason: &KillReason, in_session: bool) -> String {
+/// those it was created with, and those of a policy nobody else can raise.
+pub fn explain(reason: &KillReason, in_session: bool, governed: bool) -> String {
     let (what, raise) = match reason {
         KillReason::Timeout { limit_ms } => (
             format!("ran longer than {}", units::duration(*limit_ms)),
@@ -65,5 +65,10 @@ pub fn explain(reason: &KillReason, in_session: bool) -> String {
     } else {
         ""
     };
-    format!("killed: {what}; raise the limit with {raise}{place}")
+    let policy = if governed {
+        ", or in the policy if it sets one"
+    } else {
+        ""
+    };
+    format!("killed: {what}; raise the limit with {raise}{place}{policy}")
 }

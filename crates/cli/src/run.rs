@@ -175,7 +175,8 @@ pub fn finish(finished: &Finished, streams: Streams, as_json: bool, in_session: 
         }
     }
     if let Some(reason) = &outcome.killed {
-        failure::error(&exit::explain(reason, in_session));
+        let governed = finished.report.decision.code != "policy.none";
+        failure::error(&exit::explain(reason, in_session, governed));
     }
     finished.exit
 }

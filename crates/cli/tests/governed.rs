@@ -340,3 +340,18 @@ fn a_session_keeps_the_policies_of_its_folders() {
     exec(&brig, &["-c", "print(1)"]).exits(0).prints("1\n");
     exec(&brig, &["-c", "print('secret')"]).exits(126);
 }
+
+#[test]
+fn a_limit_of_the_policy_is_raised_there() {
+    let brig = Brig::new();
+    let policy = brig.home().join("limit.yaml");
+    fs::write(
+        &policy,
+        "version: \"1.0\"\nname: limit\nrules: []\ndefaults: {action: allow, timeout_seconds: 1}\n",
+    )
+    .unwrap();
+    let policy = policy.to_str().unwrap();
+    brig.run(["run", "--policy", policy, "--", "sleep", "20"])
+        .exits(124)
+        .complains("raise the limit with --timeout, or in the policy if it sets one");
+}
