@@ -1,5 +1,5 @@
 //! Whether a session still stands: another process may destroy it while something runs here, and
-//! can't end every kind of instance itself.
+//! can only end an instance itself that has a process id.
 
 use std::fs::Metadata;
 use std::io;
@@ -13,8 +13,11 @@ use crate::Instance;
 /// How soon it is noticed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Ends the instance when the folder of its session is taken away.
+/// Ends an instance that nobody else can end when the folder of its session is taken away.
 pub(super) fn follow(instance: &Arc<dyn Instance>, folder: &Path) -> io::Result<()> {
+    if instance.process_id().is_some() {
+        return Ok(());
+    }
     let standing = Standing::of(folder)?;
     let instance: Weak<dyn Instance> = Arc::downgrade(instance);
     tokio::spawn(async move {
