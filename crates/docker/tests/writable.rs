@@ -2,17 +2,16 @@
 
 mod common;
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use brig_sandbox::{Backend, Control, Error, Sandbox, Session, SessionConfig};
 use common::Engine;
+use serde_json::json;
 
 /// Of a folder of the sandbox's user, with files of root in it, and of a file of the user in a
 /// folder of root.
-const IMAGE: &str = "RUN mkdir -p /data/sub /srv/roots \
+const IMAGE: &str = "mkdir -p /data/sub /srv/roots \
     && echo image > /data/kept && echo image > /data/gone && echo image > /data/changed \
     && chown -R 65534:65534 /data \
     && echo image > /data/of-root && echo image > /data/gone-too \
@@ -41,26 +40,15 @@ async fn text(session: &Session, script: &str) -> Result<String, Error> {
 }
 
 fn build(engine: &Engine) -> String {
-    let host = format!("unix://{}", engine.socket.display());
-    let mut docker = Command::new("docker");
-    docker.env("DOCKER_BUILDKIT", "0").args(["--host", &host]);
-    docker.args(["build", "--quiet", "--network", "none", "-"]);
-    let mut docker = docker
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("docker");
-    let file = format!("FROM {}\n{IMAGE}\n", engine.image);
-    let mut stdin = docker.stdin.take().expect("stdin");
-    stdin.write_all(file.as_bytes()).expect("written");
-    drop(stdin);
-    let output = docker.wait_with_output().expect("docker");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout)
-        .expect("an id")
-        .trim()
-        .to_owned()
+    let body = json!({ "Image": engine.image, "Cmd": ["sh", "-c", IMAGE], "User": "0" });
+    let id = engine.ask("/containers/create", &body)["Id"].clone();
+    let id = id.as_str().expect("an id");
+    engine.ask(&format!("/containers/{id}/start"), &json!({}));
+    let ended = engine.ask(&format!("/containers/{id}/wait"), &json!({}));
+    assert_eq!(ended["StatusCode"], 0, "{ended}");
+    let image = engine.ask(&format!("/commit?container={id}"), &json!({}));
+    engine.curl("DELETE", &format!("/containers/{id}"));
+    image["Id"].as_str().expect("an id").to_owned()
 }
 
 fn sandbox(backend: &Arc<dyn Backend>, state: &Path) -> Sandbox {

@@ -72,6 +72,21 @@ impl Engine {
         curl(&self.socket, method, path)
     }
 
+    /// The same, with an object to send, and the object that is answered.
+    pub fn ask(&self, path: &str, body: &serde_json::Value) -> serde_json::Value {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--max-time", "60"])
+            .args(["-X", "POST", "-H", "Content-Type: application/json", "-d"])
+            .arg(body.to_string())
+            .arg("--unix-socket")
+            .arg(&self.socket)
+            .arg(format!("http://engine{path}"))
+            .output()
+            .expect("curl");
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
     /// Containers of this process, by their ids.
     pub fn containers(&self, label: &str) -> Vec<String> {
         let filters = format!("%7B%22label%22%3A%5B%22{label}%22%5D%7D");
