@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn main() {
     let crates = Path::new(&var("CARGO_MANIFEST_DIR")).join("..");
-    for source in ["guest", "wire", "linux"] {
+    for source in ["guest", "wire", "linux", "transfer", "caller"] {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
     println!(

@@ -253,11 +253,11 @@ impl DockerBackend {
         if plan.workspace().is_none() {
             let layer = plan.layers().first().map(PathBuf::as_path);
             let limit = plan.limits().disk_bytes.value;
-            let tree = if plan.read_only_root() {
-                Tree::Workspace
-            } else {
-                Tree::Root
-            };
+            let mut tree = Tree::Workspace;
+            if !plan.read_only_root() {
+                tree = Tree::Root;
+                instance = instance.with_base(&image.id);
+            }
             instance = instance.with_copied_files(tree, layer, limit).await?;
         }
         mounts::look_again(plan)?;

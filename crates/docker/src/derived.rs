@@ -29,6 +29,9 @@ const BASE: &str = "brig.base";
 const WHOLE: &str = "brig.whole";
 const REPOSITORY: &str = "brig-derived";
 
+/// Raised with every change of how things lie in the archive.
+const LAYOUT: u8 = 1;
+
 /// Where the stand-in for denied programs is, and the folder that has it under their names.
 const SHIM: &str = ".brig/shim";
 pub const NAMES: &str = "/.brig/names";
@@ -38,7 +41,12 @@ pub fn digest() -> &'static str {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| {
         let programs = [brig_guest_image::GUEST, brig_guest_image::SHIM];
-        hex(&Sha256::digest(programs.map(Sha256::digest).concat()))
+        let mut hash = Sha256::new();
+        hash.update([LAYOUT]);
+        for program in programs {
+            hash.update(Sha256::digest(program));
+        }
+        hex(&hash.finalize())
     })
 }
 

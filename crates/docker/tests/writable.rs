@@ -16,20 +16,24 @@ const IMAGE: &str = "mkdir -p /data/sub /srv/roots \
     && chown -R 65534:65534 /data \
     && echo image > /data/of-root && echo image > /data/gone-too \
     && echo secret > /data/hidden && chmod 600 /data/hidden \
+    && echo image > /var/tmp/of-root && chmod 444 /var/tmp/of-root && mkdir -m 744 /srv/listed \
+    && mkdir /data/shut && ln -s ../kept /data/shut/link && chown 65534 /data/shut && chmod 555 /data/shut \
     && echo image > /srv/roots/own && chown 65534 /srv/roots/own && echo image > /srv/roots/other";
 
 const CHANGE: &str = "echo new > /data/new; echo changed > /data/changed; rm -f /data/gone /data/gone-too
     mkdir -p /data/sub/deep; echo deep > /data/sub/deep/file; ln -s kept /data/link
+    ln /srv/roots/own /data/before; echo one > /workspace/one; ln /workspace/one /workspace/two
     ln /data/new /data/sub/same; chmod 640 /data/new; echo changed > /srv/roots/own; echo v > /var/tmp/v
     mkdir -m 700 /var/tmp/private; echo p > /var/tmp/private/p
     echo w > /workspace/w; echo lost > /tmp/t";
 
-const SPOIL: &str = "rm -rf /data/kept /data/changed /data/sub /data/link /data/new /var/tmp/*
-    echo spoilt > /srv/roots/own; echo x > /data/more; rm /workspace/w";
+const SPOIL: &str =
+    "rm -rf /data/kept /data/changed /data/sub /data/link /data/new /var/tmp/v /var/tmp/private
+    echo spoilt > /srv/roots/own; echo x > /data/more; rm /workspace/w /workspace/two";
 
-const LOOK: &str = "cd /data && stat -c '%n %U %a' * sub/* | sort; stat -c %h new
+const LOOK: &str = "cd /data && stat -c '%n %U %a' * sub/* | sort; stat -c %h new; readlink shut/link
     cat kept changed new sub/deep/file sub/same link of-root /srv/roots/own /srv/roots/other
-    cat /var/tmp/v /var/tmp/private/p /workspace/w; stat -c %a /var/tmp/private; ls /tmp /var/tmp /srv/roots";
+    cat /var/tmp/v /var/tmp/private/p /workspace/w /workspace/two before; stat -c %a /var/tmp/private; ls /tmp /var/tmp /srv/roots";
 
 async fn text(session: &Session, script: &str) -> Result<String, Error> {
     let command = ["/bin/sh", "-c", script].map(str::to_owned);
@@ -39,7 +43,8 @@ async fn text(session: &Session, script: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&[out, err].concat()).into_owned())
 }
 
-fn build(engine: &Engine) -> String {
+/// Under a name of its own.
+fn build(engine: &Engine, name: &str) {
     let body = json!({ "Image": engine.image, "Cmd": ["sh", "-c", IMAGE], "User": "0" });
     let id = engine.ask("/containers/create", &body)["Id"].clone();
     let id = id.as_str().expect("an id");
@@ -48,7 +53,11 @@ fn build(engine: &Engine) -> String {
     assert_eq!(ended["StatusCode"], 0, "{ended}");
     let image = engine.ask(&format!("/commit?container={id}"), &json!({}));
     engine.curl("DELETE", &format!("/containers/{id}"));
-    image["Id"].as_str().expect("an id").to_owned()
+    tag(engine, image["Id"].as_str().expect("an id"), name);
+}
+
+fn tag(engine: &Engine, image: &str, name: &str) {
+    engine.ask(&format!("/images/{image}/tag?repo={name}"), &json!({}));
 }
 
 fn sandbox(backend: &Arc<dyn Backend>, state: &Path) -> Sandbox {
@@ -63,8 +72,10 @@ async fn is_kept(runtime: &str) -> Result<(), Error> {
     ) else {
         return Ok(());
     };
+    let image = format!("brig-test-writable-{runtime}");
+    build(&engine, &image);
     let mut config = SessionConfig {
-        image: Some(build(&engine)),
+        image: Some(image.clone()),
         read_only_root: false,
         ..engine.config(runtime)
     };
@@ -87,7 +98,10 @@ async fn is_kept(runtime: &str) -> Result<(), Error> {
     session.save_state(&name).await?;
     assert_eq!(text(&session, SPOIL).await?, "");
     assert_ne!(text(&session, LOOK).await?, seen, "control");
-    let expected = seen.replace("\nt\n", "\n");
+    // What is kept outside can be written by its owner in any case.
+    let expected = seen
+        .replace("\nt\n", "\n")
+        .replace("shut nobody 555", "shut nobody 755");
     assert_ne!(expected, seen, "there was a file in /tmp");
     session.restore_state(&name).await?;
     assert_eq!(text(&session, LOOK).await?, expected, "restored");
@@ -97,6 +111,8 @@ async fn is_kept(runtime: &str) -> Result<(), Error> {
     text(&session, "echo later > /data/later; rm /data/of-root").await?;
     let later = text(&session, LOOK).await?;
     session.close().await?;
+    // Another image has got the name meanwhile.
+    tag(&engine, &engine.image, &image);
     let again = sandbox(&backend, state.path());
     let session = again.open_session(&agent, &"s".parse()?).await?;
     assert_eq!(text(&session, LOOK).await?, later, "opened again");

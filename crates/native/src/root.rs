@@ -44,9 +44,7 @@ pub fn plan(
     };
     let rootfs = match plan.rootfs() {
         Some(rootfs) => {
-            if plan.network().is_on() {
-                builder.resolver();
-            }
+            builder.resolver(plan.network().is_on());
             Some(Source::Path {
                 path: utf8(rootfs)?,
                 identity: None,
@@ -55,6 +53,7 @@ pub fn plan(
         None => {
             builder.system(plan.read_only_root())?;
             builder.etc()?;
+            builder.resolver(plan.network().is_on());
             None
         }
     };
@@ -175,15 +174,16 @@ impl Builder {
                 content: content.into(),
             });
         }
-        self.resolver();
         Ok(())
     }
 
-    /// Ours, whatever a root that was given has: nobody else could be asked.
-    fn resolver(&mut self) {
+    /// Ours, whatever a root that was given has: nobody else could be asked. Where nobody answers,
+    /// nobody is waited for: musl does not hear that it was refused.
+    fn resolver(&mut self, answers: bool) {
+        let patience = if answers { "" } else { "options timeout:0\n" };
         self.steps.push(Step::File {
             path: "/etc/resolv.conf".into(),
-            content: "nameserver 127.0.0.1\n".into(),
+            content: format!("nameserver 127.0.0.1\n{patience}").into(),
         });
     }
 

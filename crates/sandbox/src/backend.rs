@@ -82,6 +82,11 @@ pub trait Instance: Send + Sync + Debug {
     /// written.
     async fn save(&self, into: &Path) -> Result<()>;
 
+    /// The image that its files are changes of, if they are.
+    fn base(&self) -> Option<&str> {
+        None
+    }
+
     /// A number that names the instance to the operating system, such as a process id.
     fn process_id(&self) -> Option<u32>;
 

@@ -13,6 +13,7 @@ mod receive;
 mod record;
 mod scope;
 mod send;
+mod writing;
 
 pub use receive::{Bounds, Receiver};
 pub use scope::Scope;

@@ -1,5 +1,6 @@
 //! What is done to a name in a folder.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,6 +18,20 @@ pub fn permissions(mode: u32) -> Mode {
 pub fn open_folder(folder: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+/// What is in a folder, also if nothing can be done with it.
+pub fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut list = Dir::new(folder.try_clone()?)?;
+    list.rewind();
+    let mut names = Vec::new();
+    for entry in list {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
 }
 
 pub fn could_be_sent(folder: &OwnedFd, name: &[u8]) -> bool {
@@ -57,12 +72,8 @@ pub fn remove(folder: impl AsFd, name: &[u8], depth: usize) -> io::Result<()> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inside = rustix::fs::openat(folder.as_fd(), name, flags, Mode::empty())?;
-    for entry in Dir::read_from(&inside)? {
-        let entry = entry?;
-        let below = entry.file_name().to_bytes();
-        if !matches!(below, b"." | b"..") {
-            remove(&inside, below, depth + 1)?;
-        }
+    for below in names(&inside)? {
+        remove(&inside, below.to_bytes(), depth + 1)?;
     }
     Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?)
 }

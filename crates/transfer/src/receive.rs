@@ -1,18 +1,17 @@
 //! Making a folder equal to what is sent.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::MAX_DEPTH;
-use crate::place::{could_be_sent, is_refusal, open_folder, permissions, remove, times};
+use crate::place::{could_be_sent, is_refusal, names, open_folder, permissions, remove, times};
 use crate::record::{MAX_RECORD, Record, Time};
-use crate::scope::{Scope, is_own, may_change, may_write};
+use crate::scope::{Scope, is_own, may_write};
+use crate::writing::{Place, Writing};
 
 /// The most that is taken.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +20,9 @@ pub struct Bounds {
     /// Of data.
     pub bytes: u64,
 }
+
+/// Of all paths together: every one is remembered.
+const MAX_PATHS: usize = 64 * 1024 * 1024;
 
 /// Takes one folder.
 #[derive(Debug)]
@@ -34,6 +36,10 @@ pub struct Receiver {
     /// Folders, and what they will look like when everything is in them.
     folders: Vec<(Vec<u8>, u32, Time)>,
     seen: HashSet<Vec<u8>>,
+    /// How many bytes of paths may still come.
+    paths: usize,
+    /// The folder that was opened last: what comes next is mostly in it too.
+    last: Option<(Vec<u8>, OwnedFd)>,
     ended: bool,
 }
 
@@ -44,18 +50,6 @@ enum Rest {
     Stays,
     /// It goes if it could have been sent. Much belongs to others, and stays theirs.
     Scope(Scope),
-}
-
-#[derive(Debug)]
-struct Writing {
-    /// None if it is there already.
-    file: Option<File>,
-    size: u64,
-    /// Unless it is somebody else's.
-    modified: Option<Time>,
-    /// Where the data goes that comes now, and how much of it is still to come.
-    at: u64,
-    left: u64,
 }
 
 impl Receiver {
@@ -83,6 +77,8 @@ impl Receiver {
             file: None,
             folders: Vec::new(),
             seen: HashSet::new(),
+            paths: MAX_PATHS,
+            last: None,
             ended: false,
         }
     }
@@ -91,14 +87,7 @@ impl Receiver {
     pub fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             if let Some(file) = self.file.as_mut().filter(|file| file.left > 0) {
-                let count = usize::try_from(file.left).unwrap_or(usize::MAX);
-                let (now, rest) = bytes.split_at(count.min(bytes.len()));
-                if let Some(open) = &file.file {
-                    open.write_all_at(now, file.at)?;
-                }
-                file.at += now.len() as u64;
-                file.left -= now.len() as u64;
-                bytes = rest;
+                bytes = file.take(bytes)?;
                 continue;
             }
             let need = match self.waiting.first_chunk::<4>() {
@@ -172,13 +161,15 @@ impl Receiver {
             .file
             .as_mut()
             .ok_or_else(|| invalid("data of no file"))?;
-        let inside = at.checked_add(length).is_some_and(|end| end <= file.size);
-        if !inside {
+        if !file.expect(at, length) {
             return Err(invalid("data outside of its file"));
         }
-        let left = self.bounds.bytes.checked_sub(length);
-        self.bounds.bytes = left.ok_or_else(|| invalid("more data than fits"))?;
-        (file.at, file.left) = (at, length);
+        self.count_bytes(length)
+    }
+
+    fn count_bytes(&mut self, bytes: u64) -> io::Result<()> {
+        let left = self.bounds.bytes.checked_sub(bytes);
+        self.bounds.bytes = left.ok_or_else(|| invalid("more data than the disk limit"))?;
         Ok(())
     }
 
@@ -189,7 +180,7 @@ impl Receiver {
                 if self.is_foreign(&found) {
                     return Ok(());
                 }
-                let mode = Mode::from_raw_mode(found.st_mode & 0o777) | Mode::RWXU;
+                let mode = Mode::from_raw_mode(found.st_mode & 0o7777) | Mode::RWXU;
                 return Ok(rustix::fs::chmodat(&folder, name, mode, AtFlags::empty())?);
             }
             Ok(_) => remove(&folder, name, 0)?,
@@ -214,23 +205,16 @@ impl Receiver {
             if !file || u64::try_from(found.st_size) != Ok(size) {
                 return Err(invalid("a file that was never sent"));
             }
-            return Ok(());
+            let kept = u64::try_from(found.st_blocks)
+                .unwrap_or(0)
+                .saturating_mul(512);
+            return self.count_bytes(kept.min(size));
         }
-        let (file, own) = if self.is_there(&folder, name, mode, modified, size) {
-            (None, false)
-        } else {
-            let (file, own) = self.fresh_file(&folder, name)?;
-            if own {
-                rustix::fs::fchmod(&file, permissions(mode))?;
-            }
-            (Some(file.into()), own)
-        };
-        self.file = Some(Writing {
-            file,
-            size,
-            modified: own.then_some(modified),
-            at: 0,
-            left: 0,
+        let name = name.to_vec();
+        let place = Place { folder, name };
+        self.file = Some(match self.rest {
+            Rest::Scope(_) => Writing::within(place, mode, modified, size)?,
+            _ => Writing::replace(place, mode, modified, size)?,
         });
         Ok(())
     }
@@ -239,52 +223,8 @@ impl Receiver {
         matches!(self.rest, Rest::Scope(_)) && !is_own(found)
     }
 
-    /// Whether somebody else's file is still what it was.
-    fn is_there(&self, folder: &OwnedFd, name: &[u8], mode: u32, time: Time, size: u64) -> bool {
-        let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        found.is_ok_and(|found| {
-            self.is_foreign(&found)
-                && FileType::from_raw_mode(found.st_mode).is_file()
-                && u64::try_from(found.st_size) == Ok(size)
-                && (found.st_mtime, found.st_mtime_nsec as u32) == time
-                && found.st_mode & 0o777 == mode & 0o777
-                && !may_change(&found, folder, name)
-        })
-    }
-
-    /// An empty file, and whether it is our own: in a folder that is not, files can be written and
-    /// never made.
-    fn fresh_file(&self, folder: &OwnedFd, name: &[u8]) -> io::Result<(OwnedFd, bool)> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match remove(folder, name, 0) {
-            Err(error) if matches!(self.rest, Rest::Scope(_)) && is_refusal(&error) => {}
-            removed => {
-                removed?;
-                let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                let file = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
-                return Ok((file, true));
-            }
-        }
-        let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let own = is_own(&found) && FileType::from_raw_mode(found.st_mode).is_file();
-        if own {
-            rustix::fs::chmodat(folder, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-        }
-        let flags = flags | OFlags::TRUNC | OFlags::NONBLOCK;
-        Ok((rustix::fs::openat(folder, name, flags, Mode::empty())?, own))
-    }
-
     fn close_file(&mut self) -> io::Result<()> {
-        let Some(writing) = self.file.take() else {
-            return Ok(());
-        };
-        if let Some(file) = writing.file {
-            file.set_len(writing.size)?;
-            if let Some(modified) = writing.modified {
-                rustix::fs::futimens(&file, &times(modified))?;
-            }
-        }
-        Ok(())
+        self.file.take().map_or(Ok(()), Writing::close)
     }
 
     fn name(&mut self, path: &[u8], first: &[u8]) -> io::Result<()> {
@@ -321,21 +261,26 @@ impl Receiver {
     }
 
     fn dress(&self, folder: &OwnedFd, mode: u32, modified: Time) -> io::Result<()> {
-        if self.is_foreign(&rustix::fs::fstat(folder)?) {
+        let found = rustix::fs::fstat(folder)?;
+        if self.is_foreign(&found) {
             return Ok(());
         }
-        rustix::fs::fchmod(folder, permissions(mode) | Mode::RWXU)?;
+        // What a mode says beside rights is not sent, and stays.
+        let beside = Mode::from_raw_mode(found.st_mode & 0o7000);
+        rustix::fs::fchmod(folder, permissions(mode) | Mode::RWXU | beside)?;
         Ok(rustix::fs::futimens(folder, &times(modified))?)
     }
 
     /// Removes what was not sent.
     fn prune(&self, folder: &OwnedFd, path: &mut Vec<u8>) -> io::Result<()> {
-        for entry in Dir::read_from(folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
+        let names = match names(folder) {
+            Err(error) if matches!(self.rest, Rest::Scope(_)) && is_refusal(&error) => {
+                return Ok(());
             }
+            names => names?,
+        };
+        for name in names {
+            let name = name.to_bytes();
             let length = path.len();
             if length > 0 {
                 path.push(b'/');
@@ -369,6 +314,13 @@ impl Receiver {
     fn place<'p>(&mut self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
         let left = self.bounds.entries.checked_sub(1);
         self.bounds.entries = left.ok_or_else(|| invalid("more files than fit"))?;
+        let left = self.paths.checked_sub(path.len());
+        self.paths = left.ok_or_else(|| invalid("longer names than fit"))?;
+        if let Rest::Scope(scope) = &self.rest
+            && scope.covers(path)
+        {
+            return Err(invalid("a path that something else is mounted on"));
+        }
         let place = self.parent(path)?;
         if !self.seen.insert(path.to_vec()) {
             return Err(invalid("a path that came before"));
@@ -376,19 +328,37 @@ impl Receiver {
         Ok(place)
     }
 
-    fn parent<'p>(&self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
-        let mut parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-        let name = parts.pop().unwrap_or_default();
-        let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
-        if parts.len() > MAX_DEPTH || !is_name(name) || !parts.iter().all(|part| is_name(part)) {
+    fn parent<'p>(&mut self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&[][..], path),
+        };
+        if let Some((known, folder)) = &self.last
+            && known == above
+            && is_name(name)
+        {
+            return Ok((folder.try_clone()?, name));
+        }
+        let parts = || {
+            above
+                .split(|byte| *byte == b'/')
+                .filter(|_| slash.is_some())
+        };
+        if parts().count() > MAX_DEPTH || !is_name(name) || !parts().all(is_name) {
             return Err(invalid("a path that leads elsewhere"));
         }
         let mut folder = self.root.try_clone()?;
-        for part in parts {
+        for part in parts() {
             folder = open_folder(&folder, part)?;
         }
+        self.last = Some((above.to_vec(), folder.try_clone()?));
         Ok((folder, name))
     }
+}
+
+fn is_name(part: &[u8]) -> bool {
+    !matches!(part, b"" | b"." | b"..") && !part.contains(&0)
 }
 
 fn invalid(problem: &str) -> io::Error {

@@ -19,6 +19,13 @@ impl Scope {
         Self { mounts }
     }
 
+    /// Whether a path is one of them or lies below.
+    pub(crate) fn covers(&self, path: &[u8]) -> bool {
+        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+        ends.chain([path.len()])
+            .any(|end| self.leaves_out(&path[..end]))
+    }
+
     pub(crate) fn leaves_out(&self, path: &[u8]) -> bool {
         self.mounts.contains(path)
     }

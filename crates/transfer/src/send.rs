@@ -8,17 +8,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use crate::MAX_DEPTH;
 use crate::open::{open_folder, readable, unlock, usable};
+use crate::place::{is_refusal, names};
 use crate::record::{Record, Time};
 use crate::scope::{Scope, is_own, may_change, may_write};
 
 /// A change within this time may hide another one in the same tick of the clock.
 const TICK: Duration = Duration::from_millis(50);
 const PIECE: usize = 32 * 1024;
+/// How many names are looked at without anything to send.
+const STEPS: usize = 256;
 
 /// What every file looked like when it was sent.
 #[derive(Debug, Default)]
@@ -26,6 +29,7 @@ pub struct Stamps(HashMap<Vec<u8>, Stamp>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
+    device: u64,
     inode: u64,
     size: i64,
     changed: Time,
@@ -43,7 +47,7 @@ pub struct Sender {
     before: Stamps,
     now: Stamps,
     /// The first name of files that have several.
-    names: HashMap<u64, Vec<u8>>,
+    names: HashMap<(u64, u64), Vec<u8>>,
     ended: bool,
 }
 
@@ -100,7 +104,7 @@ impl Sender {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(root, c".", flags, Mode::empty())?;
         let mut top = Level::open(root, Vec::new())?;
-        top.whole = may_write(&top.folder);
+        top.whole = is_whole(&top.folder)?;
         Ok(Self::with(Reach::Scope(scope), top, before))
     }
 
@@ -118,9 +122,15 @@ impl Sender {
         }
     }
 
-    /// The next bytes; none at the end.
+    /// The next bytes; none at the end. Interrupted after a while in which there was nothing to
+    /// send, so that whoever has other things to do gets to them.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut steps = 0;
         while self.taken == self.ready.len() && !self.ended {
+            if steps == STEPS {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            steps += 1;
             self.ready.clear();
             self.taken = 0;
             self.step()?;
@@ -252,19 +262,33 @@ impl Sender {
         let Some((folder, shut)) = self.found(opened)? else {
             return Ok(());
         };
-        if depth > MAX_DEPTH {
-            let problem = format!("folders are nested more than {MAX_DEPTH} deep");
-            return Err(io::Error::other(problem));
-        }
         let found = rustix::fs::fstat(&folder)?;
         let mode = shut.map_or(mode(&found), |shut| shut.as_raw_mode());
-        let whole = matches!(self.reach, Reach::Device(_)) || may_write(&folder);
+        let whole = matches!(self.reach, Reach::Device(_)) || is_whole(&folder)?;
         let told = whole || level.whole;
-        let mut below = Level::open(folder, path)?;
+        if depth > MAX_DEPTH {
+            let problem = format!("folders are nested more than {MAX_DEPTH} deep");
+            return if told {
+                Err(io::Error::other(problem))
+            } else {
+                Ok(())
+            };
+        }
+        let mut below = match Level::open(folder, path) {
+            // What can't be listed is somebody else's, as all that is in it.
+            Err(error) if !whole && is_refusal(&error) => return Ok(()),
+            opened => opened?,
+        };
         (below.shut, below.whole) = (shut, whole);
         below.unsent = Some((mode, modified(&found)));
         self.levels.push(below);
         if told { self.announce() } else { Ok(()) }
+    }
+
+    /// Whether the receiver will be able to give the file one more name here.
+    fn can_be_named(&self, found: &Stat) -> bool {
+        let whole = self.levels.last().is_some_and(|level| level.whole);
+        matches!(self.reach, Reach::Device(_)) || (whole && is_own(found))
     }
 
     fn regular(&mut self, name: &CStr, path: Vec<u8>) -> io::Result<()> {
@@ -278,15 +302,16 @@ impl Sender {
         if !FileType::from_raw_mode(found.st_mode).is_file() {
             return Ok(());
         }
-        // Nobody can give one more name to a file of somebody else.
-        if found.st_nlink > 1 && (matches!(self.reach, Reach::Device(_)) || is_own(&found)) {
-            if let Some(first) = self.names.get(&found.st_ino) {
+        if found.st_nlink > 1 && self.can_be_named(&found) {
+            let file = (found.st_dev, found.st_ino);
+            if let Some(first) = self.names.get(&file) {
                 let first = first.clone();
                 return self.put(&Record::Name { path, first });
             }
-            self.names.insert(found.st_ino, path.clone());
+            self.names.insert(file, path.clone());
         }
         let stamp = Stamp {
+            device: found.st_dev,
             inode: found.st_ino,
             size: found.st_size,
             changed: (found.st_ctime, found.st_ctime_nsec as u32),
@@ -317,13 +342,7 @@ impl Sender {
 
 impl Level {
     fn open(folder: OwnedFd, path: Vec<u8>) -> io::Result<Self> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&folder)? {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push(entry.file_name().to_owned());
-            }
-        }
+        let mut names = names(&folder)?;
         // Taken from the end.
         names.sort_by(|a, b| b.cmp(a));
         Ok(Self {
@@ -376,6 +395,11 @@ impl Reading {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// What belongs to the user can be opened to him, whatever its mode says now.
+fn is_whole(folder: &OwnedFd) -> io::Result<bool> {
+    Ok(is_own(&rustix::fs::fstat(folder)?) || may_write(folder))
 }
 
 fn mode(found: &Stat) -> u32 {

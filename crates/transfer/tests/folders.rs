@@ -188,6 +188,67 @@ fn more_than_the_bounds_is_refused() {
     assert!(receive(into.path(), &bytes, bound(10, 999)).is_err());
 }
 
+/// What was sent before counts as well: it is kept.
+#[test]
+fn what_is_not_sent_again_is_counted() {
+    let (from, to) = (
+        tempfile::tempdir().expect("a"),
+        tempfile::tempdir().expect("b"),
+    );
+    let bounds = Bounds {
+        entries: 10,
+        bytes: 100_000,
+    };
+    let mut stamps = Stamps::default();
+    let mut outcomes = Vec::new();
+    for round in 0..3 {
+        fs::write(from.path().join(format!("{round}")), [b'x'; 40_000]).expect("file");
+        // A file that has just been changed is sent again, in case it changes once more.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let mut sender = Sender::new(open(from.path()), stamps).expect("sender");
+        let mut receiver = Receiver::exact(open(to.path()), bounds);
+        let mut buffer = [0; 4096];
+        let mut total = 0;
+        let outcome = loop {
+            match sender.read(&mut buffer).expect("bytes") {
+                0 => break Ok(()),
+                count => {
+                    total += count;
+                    if let Err(error) = receiver.take(&buffer[..count]) {
+                        break Err(error);
+                    }
+                }
+            }
+        };
+        assert!(total < 50_000, "only what is new is sent");
+        outcomes.push(outcome.is_ok());
+        stamps = sender.finish();
+    }
+    assert_eq!(outcomes, [true, true, false]);
+}
+
+#[test]
+fn paths_are_bounded_in_all() {
+    let from = tempfile::tempdir().expect("folder");
+    let mut deep = from.path().to_owned();
+    for _ in 0..12 {
+        deep = deep.join("d".repeat(250));
+        fs::create_dir(&deep).expect("folder");
+    }
+    // 64 MiB in paths of about 3 KiB.
+    for number in 0..25_000 {
+        symlink("x", deep.join(number.to_string())).expect("link");
+    }
+    let bytes = sent(from.path());
+    let into = tempfile::tempdir().expect("folder");
+    let bounds = Bounds {
+        entries: 1_000_000,
+        bytes: 0,
+    };
+    let error = receive(into.path(), &bytes, bounds).expect_err("too much");
+    assert!(error.to_string().contains("longer names"), "{error}");
+}
+
 #[test]
 fn mutated_streams_never_write_elsewhere_and_never_panic() {
     let outer = tempfile::tempdir().expect("folder");

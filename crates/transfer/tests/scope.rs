@@ -40,11 +40,51 @@ fn send(from: &Path) -> Vec<u8> {
         let mut sender = Sender::within(scope(), open(from), Stamps::default()).expect("sender");
         let mut all = Vec::new();
         let mut buffer = [0; 1013];
-        while let count @ 1.. = sender.read(&mut buffer).expect("bytes") {
-            all.extend_from_slice(&buffer[..count]);
+        loop {
+            match sender.read(&mut buffer) {
+                Ok(0) => return all,
+                Ok(count) => all.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
+            }
         }
-        all
     })
+}
+
+/// As it is kept outside: an ordinary folder whose owner may always read and write.
+fn keep(sent: &[u8], kept: &Path) {
+    folder(kept, USER, 0o755);
+    as_user(|| {
+        let mut receiver = Receiver::exact(open(kept), BOUNDS);
+        receiver.take(sent).expect("taken");
+        assert!(receiver.is_complete());
+    });
+    let mut folders = vec![kept.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).expect("folder") {
+            let path = entry.expect("entry").path();
+            let meta = fs::symlink_metadata(&path).expect("meta");
+            let mode = |more: u32| Permissions::from_mode(meta.mode() & 0o777 | more);
+            if meta.is_dir() {
+                fs::set_permissions(&path, mode(0o700)).expect("mode");
+                folders.push(path);
+            } else if meta.is_file() {
+                fs::set_permissions(&path, mode(0o600)).expect("mode");
+            }
+        }
+    }
+}
+
+fn put_back(kept: &Path, root: &Path) {
+    as_user(|| {
+        let mut sender = Sender::new(open(kept), Stamps::default()).expect("sender");
+        let mut receiver = Receiver::within(scope(), open(root), BOUNDS);
+        let mut buffer = [0; 1013];
+        while let count @ 1.. = sender.read(&mut buffer).expect("bytes") {
+            receiver.take(&buffer[..count]).expect("taken");
+        }
+        assert!(receiver.is_complete());
+    });
 }
 
 fn write(path: &Path, content: &str, owner: u32, mode: u32) {
@@ -69,6 +109,10 @@ fn image(root: &Path) {
         ("mounted", USER, 0o755),
         ("own/mounted", USER, 0o755),
         ("own/roots", 0, 0o755),
+        ("own/set", USER, 0o2775),
+        ("own/shut", USER, 0o755),
+        // Can be listed, and nothing else.
+        ("listed", 0, 0o744),
     ] {
         folder(&root.join(name), owner, mode);
     }
@@ -85,12 +129,25 @@ fn image(root: &Path) {
         ("own/roots/file", 0, 0o644),
         ("own/mounted/file", USER, 0o644),
         ("mounted/file", USER, 0o644),
+        ("own/open", 0, 0o666),
+        ("own/alike", 0, 0o644),
+        ("own/shut/of-root", 0, 0o444),
+        ("sticky/read-only", 0, 0o444),
+        ("listed/file", 0, 0o644),
     ] {
         write(&root.join(name), "image", owner, mode);
         // As old as files of an image are.
         let file = File::open(root.join(name)).expect("file");
         let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
         file.set_modified(old).expect("time");
+    }
+    symlink("of-root", root.join("own/shut/link")).expect("link");
+    fs::set_permissions(root.join("own/shut"), Permissions::from_mode(0o555)).expect("mode");
+    // Deeper than anything that is kept, and nobody's business.
+    let mut deep = root.join("roots");
+    for _ in 0..140 {
+        deep = deep.join("d");
+        fs::create_dir(&deep).expect("folder");
     }
 }
 
@@ -111,6 +168,14 @@ fn look(root: &Path) -> Vec<String> {
             };
             let name = path.strip_prefix(root).expect("below").display();
             let (mode, owner) = (meta.mode(), meta.uid());
+            // What is kept outside can always be written by its owner.
+            let mode = mode | if owner == USER { 0o600 } else { 0 };
+            let mode = mode
+                | if owner == USER && meta.is_dir() {
+                    0o700
+                } else {
+                    0
+                };
             found.push(format!("{name} {mode:o} {owner} {what}"));
         }
     }
@@ -144,36 +209,63 @@ fn others_keep_what_is_theirs() {
         fs::write(old.join("sticky/new"), "new").expect("file");
         fs::write(old.join("own/mounted/new"), "new").expect("file");
         fs::write(old.join("mounted/new"), "new").expect("file");
+        fs::hard_link(old.join("roots/own"), old.join("own/before")).expect("name");
+        // Of the same size and time as the one it takes the place of.
+        let alike = old.join("own/alike");
+        let time = fs::metadata(&alike)
+            .expect("meta")
+            .modified()
+            .expect("time");
+        fs::remove_file(&alike).expect("removed");
+        fs::write(&alike, "IMAGE").expect("file");
+        fs::set_permissions(&alike, Permissions::from_mode(0o644)).expect("mode");
+        let file = File::options().write(true).open(&alike).expect("file");
+        file.set_modified(time).expect("time");
         fs::write(old.join("roots/file"), "no").expect_err("control: of root");
         fs::remove_file(old.join("sticky/roots")).expect_err("control: of root");
     });
-    // What the outside keeps is an ordinary folder.
-    folder(&kept, USER, 0o755);
-    let sent = send(&old);
-    as_user(|| {
-        let mut receiver = Receiver::exact(open(&kept), BOUNDS);
-        receiver.take(&sent).expect("taken");
-        assert!(receiver.is_complete());
-    });
+    keep(&send(&old), &kept);
     let names: Vec<String> = look(&kept);
-    for absent in ["closed", "mounted", "hidden", "roots/file", "gone"] {
+    for absent in [
+        "closed",
+        "listed",
+        "mounted",
+        "hidden",
+        "roots/file",
+        "gone",
+    ] {
         let of_others =
             |line: &String| line.starts_with(absent) || line.contains(&format!("/{absent} "));
         assert!(!names.iter().any(of_others), "{absent}: {names:?}");
     }
-    as_user(|| {
-        let mut sender = Sender::new(open(&kept), Stamps::default()).expect("sender");
-        let mut receiver = Receiver::within(scope(), open(&new), BOUNDS);
-        let mut buffer = [0; 1013];
-        while let count @ 1.. = sender.read(&mut buffer).expect("bytes") {
-            receiver.take(&buffer[..count]).expect("taken");
-        }
-        assert!(receiver.is_complete());
-    });
+    put_back(&kept, &new);
     assert_ne!(look(&new), before, "control");
     // Other mounts are none of its business.
     for mounted in ["own/mounted/new", "mounted/new"] {
         fs::remove_file(old.join(mounted)).expect("removed");
     }
     assert_eq!(look(&new), look(&old));
+}
+
+/// What was written by somebody who is not believed leads to no other mount.
+#[test]
+fn nothing_is_put_where_something_else_is_mounted() {
+    let outer = tempfile::tempdir().expect("folder");
+    let (kept, root) = (outer.path().join("kept"), outer.path().join("root"));
+    for folder in ["kept", "kept/mounted", "kept/free", "root", "root/mounted"] {
+        fs::create_dir(outer.path().join(folder)).expect("folder");
+    }
+    fs::write(kept.join("free/file"), "file").expect("file");
+    let receive = || {
+        let mut sender = Sender::new(open(&kept), Stamps::default()).expect("sender");
+        let mut receiver = Receiver::within(scope(), open(&root), BOUNDS);
+        let mut buffer = [0; 1013];
+        while let count @ 1.. = sender.read(&mut buffer).expect("bytes") {
+            receiver.take(&buffer[..count])?;
+        }
+        std::io::Result::Ok(())
+    };
+    receive().expect_err("a mount");
+    fs::remove_dir(kept.join("mounted")).expect("removed");
+    receive().expect("control");
 }

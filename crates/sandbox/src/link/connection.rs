@@ -159,10 +159,12 @@ impl Connection {
     /// Waits until all that the guest has told unasked so far was heard.
     pub async fn unasked_heard(&self) {
         let (heard, all_heard) = oneshot::channel();
-        if let Some(outbox) = self.shared.routes().requests.get(&UNASKED) {
-            let _ = outbox.put(Incoming::Heard(heard), 0);
+        match self.shared.routes().requests.get(&UNASKED) {
+            // Refused, or dropped unheard, it is answered too.
+            Some(outbox) => drop(outbox.put(Incoming::Heard(heard), 0)),
+            // Nobody is there to hear.
+            None => return,
         }
-        // Nobody there to hear is the same.
         let _ = all_heard.await;
     }
 

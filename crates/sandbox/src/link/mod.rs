@@ -112,6 +112,7 @@ pub struct GuestInstance<G> {
     /// Where files are copied out to, if they can't be reached from outside.
     shadow: Option<Shadow>,
     listening: Option<Listening>,
+    base: Option<String>,
 }
 
 impl<G: Guard> GuestInstance<G> {
@@ -135,6 +136,13 @@ impl<G: Guard> GuestInstance<G> {
         }
         self.shadow = Some(Shadow::new(tree, most_bytes));
         Ok(self)
+    }
+
+    /// Whose files are changes of this image.
+    #[must_use]
+    pub fn with_base(mut self, image: &str) -> Self {
+        self.base = Some(image.to_owned());
+        self
     }
 
     /// Whose guest tells of visitors and of commands.
@@ -200,6 +208,7 @@ impl<G: Guard> GuestInstance<G> {
                         watched,
                         shadow: None,
                         listening: None,
+                        base: None,
                     });
                 }
                 Err(error) => error,
@@ -264,6 +273,10 @@ impl<G: Guard> Instance for GuestInstance<G> {
             Some(shadow) => shadow.save(&self.connection, into).await,
             None => self.guard.save(into).await,
         }
+    }
+
+    fn base(&self) -> Option<&str> {
+        self.base.as_deref()
     }
 
     fn process_id(&self) -> Option<u32> {

@@ -3,20 +3,25 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use brig_transfer::{Bounds, Receiver, Sender, Stamps};
 use brig_wire::{FromGuest, ToGuest, Tree};
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::inbox::Incoming;
 use crate::layers::{self, MAX_ENTRIES};
 use crate::{Error, Result};
 
+/// How long the next piece may take, on a machine however busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Pieces that may wait for the disk.
 const WAITING: usize = 8;
 
@@ -25,8 +30,31 @@ const WAITING: usize = 8;
 pub struct Shadow {
     tree: Tree,
     most_bytes: u64,
-    /// A copy of what the guest sent last, if it is whole.
-    copy: Mutex<Option<PathBuf>>,
+    /// Where the copy of what the guest sent last is, if it is whole.
+    copy: Mutex<Option<Copy>>,
+}
+
+/// A folder beside those of a session, which may have lost its path by now.
+#[derive(Debug)]
+struct Copy {
+    home: OwnedFd,
+    identity: (u64, u64),
+}
+
+impl Copy {
+    fn beside(head: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let home = rustix::fs::open(head.parent().unwrap_or(head), flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&home)?;
+        Ok(Self {
+            home,
+            identity: (found.st_dev, found.st_ino),
+        })
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/incoming", self.home.as_raw_fd()))
+    }
 }
 
 impl Shadow {
@@ -41,12 +69,13 @@ impl Shadow {
     /// See [`crate::Instance::save`].
     pub async fn save(&self, connection: &Connection, into: &Path) -> Result<()> {
         let mut copy = self.copy.lock().await;
-        let folder = into.with_file_name("incoming");
-        let fresh = copy.take().as_ref() != Some(&folder);
-        let opened = prepare(&folder, fresh).map_err(failed)?;
+        let beside = Copy::beside(into).map_err(failed)?;
+        let before = copy.take();
+        let fresh = before.is_none_or(|before| before.identity != beside.identity);
+        let opened = prepare(&beside.path(), fresh).map_err(failed)?;
         let source = opened.try_clone().map_err(failed)?;
         self.receive(connection, opened, fresh).await?;
-        *copy = Some(folder);
+        *copy = Some(beside);
         let (into, limit) = (into.to_owned(), self.most_bytes);
         let mirror = move || layers::mirror(source.as_fd(), &into, false, limit).map(drop);
         tokio::task::spawn_blocking(mirror)
@@ -73,7 +102,12 @@ impl Shadow {
             fresh,
         })?;
         loop {
-            match inbox.recv().await {
+            let Ok(incoming) = timeout(PATIENCE, inbox.recv()).await else {
+                let seconds = PATIENCE.as_secs();
+                let problem = format!("nothing has come for {seconds} seconds");
+                return Err(failed(io::Error::new(io::ErrorKind::TimedOut, problem)));
+            };
+            match incoming {
                 Some(Incoming::Data { bytes, .. }) => {
                     let length = bytes.len();
                     if pieces.send(bytes).await.is_err() {
@@ -112,7 +146,11 @@ impl Drop for Shadow {
     fn drop(&mut self) {
         if let Some(copy) = self.copy.get_mut().take() {
             // What stays is removed before the next use.
-            let _ = fs::remove_dir_all(copy);
+            let remove = move || drop(fs::remove_dir_all(copy.path()));
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+                Err(_) => remove(),
+            }
         }
     }
 }
@@ -193,6 +231,7 @@ fn read(folder: OwnedFd, pieces: &mpsc::Sender<io::Result<Vec<u8>>>) {
                     return;
                 }
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return drop(pieces.blocking_send(Err(error))),
         }
     }

@@ -125,12 +125,8 @@ impl Session {
         let id = id.unwrap_or_else(SessionId::random);
         let mut slot = self.inner.slot.lock().await;
         let checkpoint = self.verified(&mut slot, name).await?;
-        let store = self
-            .inner
-            .home_in(&mut slot, &self.shared)
-            .await?
-            .store
-            .clone();
+        let home = self.inner.home_in(&mut slot, &self.shared).await?;
+        let (store, base) = (home.store.clone(), home.record.base.clone());
         let fact = Fact::SessionForked {
             from: self.id().to_string(),
             checkpoint: name.to_string(),
@@ -141,6 +137,7 @@ impl Session {
             pool.exist(&checkpoint.layers)?;
             store.create(SessionRecord {
                 layers: checkpoint.layers,
+                base,
                 ..record
             })
         };

@@ -115,6 +115,8 @@ impl Inner {
                 layers = home.layer_paths();
             }
             head = self.keeps_files().then(|| home.head());
+            // Changes of one image make no sense in another that has got its name.
+            config.image = home.record.base.clone().or(config.image);
         }
         let store = shared.place.durable();
         let file = store.map(|store| store.network_file(&self.owner.agent, &self.owner.session));
@@ -124,13 +126,11 @@ impl Inner {
         if let Some(file) = file.filter(|_| instance.network().is_some()) {
             network::follow(&instance, file);
         }
-        if let Some(home) = &slot.home {
-            let followed = standing::follow(&instance, &home.path);
-            let followed = followed.map_err(|error| Error::io("the folder of the session", error));
-            if let Err(error) = followed.and_then(|()| home.started(instance.process_id())) {
-                instance.destroy().await?;
-                return Err(error);
-            }
+        if let Some(home) = &mut slot.home
+            && let Err(error) = begin(home, &instance)
+        {
+            instance.destroy().await?;
+            return Err(error);
         }
         let plan = Arc::new(plan);
         lock(&self.state).plan = plan.clone();
@@ -177,6 +177,7 @@ impl Inner {
             config: self.config.clone(),
             layers: Vec::new(),
             head: 0,
+            base: None,
         }
     }
 
@@ -195,6 +196,16 @@ impl Inner {
         lock(&self.state).busy.detach();
         self.abandon(shared);
     }
+}
+
+/// Notes in the folder what lives there now.
+fn begin(home: &mut Home, instance: &Arc<dyn Instance>) -> Result<()> {
+    standing::follow(instance, &home.path)
+        .map_err(|error| Error::io("the folder of the session", error))?;
+    if let Some(base) = instance.base() {
+        home.set_base(base)?;
+    }
+    home.started(instance.process_id())
 }
 
 /// Waits until a session is free. Nothing if `enough` says so first.

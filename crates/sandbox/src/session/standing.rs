@@ -1,12 +1,14 @@
 //! Whether a session still stands: another process may destroy it while something runs here, and
 //! can only end an instance itself that has a process id.
 
-use std::fs::Metadata;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::Instance;
 
@@ -23,10 +25,10 @@ pub(super) fn follow(instance: &Arc<dyn Instance>, folder: &Path) -> io::Result<
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(LOOK).await;
-            let Some(instance) = instance.upgrade().filter(|instance| instance.is_alive()) else {
+            let Some(instance) = instance.upgrade() else {
                 return;
             };
-            if !standing.holds() {
+            if !instance.is_alive() || !standing.holds() {
                 // What can't be ended now is removed by the next sweep.
                 let _ = instance.destroy().await;
                 return;
@@ -37,25 +39,27 @@ pub(super) fn follow(instance: &Arc<dyn Instance>, folder: &Path) -> io::Result<
 }
 
 struct Standing {
-    folder: PathBuf,
-    identity: (u64, u64),
+    path: PathBuf,
+    /// Open, so that no other can get its number.
+    folder: OwnedFd,
 }
 
 impl Standing {
-    fn of(folder: &Path) -> io::Result<Self> {
+    fn of(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
-            folder: folder.to_owned(),
-            identity: identity(&folder.symlink_metadata()?),
+            path: path.to_owned(),
+            folder: rustix::fs::open(path, flags, Mode::empty())?,
         })
     }
 
     /// A session of the same name that was made since is another one.
     fn holds(&self) -> bool {
-        let found = self.folder.symlink_metadata();
-        found.is_ok_and(|found| identity(&found) == self.identity)
+        let own = rustix::fs::fstat(&self.folder);
+        let found = self.path.symlink_metadata();
+        let (Ok(own), Ok(found)) = (own, found) else {
+            return false;
+        };
+        (own.st_dev, own.st_ino) == (found.dev(), found.ino())
     }
-}
-
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
 }

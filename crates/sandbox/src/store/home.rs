@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::atomic::{read_json, sync_folder, write_json};
@@ -25,6 +27,8 @@ pub(crate) struct Home {
     pub store: Store,
     pub path: PathBuf,
     pub record: SessionRecord,
+    /// The folder itself, whatever becomes of its path.
+    folder: Arc<OwnedFd>,
     lock: FileLock,
 }
 
@@ -44,14 +48,16 @@ impl Store {
         let path = self.session_path(&record.agent, &record.id);
         let staging = self.fresh("staging");
         let made = self.stage(&staging, &record).and_then(|lock| {
+            let folder = open_folder(&staging)?;
             self.publish(&staging, &path)?;
-            Ok(lock.moved(path.join(LOCK)))
+            Ok((lock.moved(path.join(LOCK)), folder))
         });
         match made {
-            Ok(lock) => Ok(Home {
+            Ok((lock, folder)) => Ok(Home {
                 store: self.clone(),
                 path,
                 record,
+                folder,
                 lock,
             }),
             Err(error) => {
@@ -126,9 +132,10 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opening::Missing),
             Err(error) => return Err(failed(id, error)),
         };
-        if !lock.in_place() {
-            return Ok(Opening::Missing);
-        }
+        let folder = match open_folder(&path) {
+            Ok(folder) if lock.in_place() => folder,
+            _ => return Ok(Opening::Missing),
+        };
         let record: SessionRecord =
             read_json(&path.join(RECORD)).map_err(|error| failed(id, error))?;
         if record.version != SessionRecord::VERSION {
@@ -139,6 +146,7 @@ impl Store {
             store: self.clone(),
             path,
             record,
+            folder,
             lock,
         };
         home.tidy()
@@ -180,7 +188,7 @@ impl Home {
     }
 
     pub fn head(&self) -> Head {
-        Head::at(head_path(&self.path, self.record.head))
+        Head::at(&self.folder, &self.path, head_name(self.record.head))
     }
 
     pub fn layer_paths(&self) -> Vec<PathBuf> {
@@ -189,6 +197,20 @@ impl Home {
             .iter()
             .map(|layer| self.store.layer_path(layer))
             .collect()
+    }
+
+    /// From the first time on.
+    pub fn set_base(&mut self, base: &str) -> Result<()> {
+        if self.record.base.as_deref() == Some(base) {
+            return Ok(());
+        }
+        let record = SessionRecord {
+            base: Some(base.to_owned()),
+            ..self.record.clone()
+        };
+        write_json(&self.path.join(RECORD), &record).map_err(|error| self.failed(error))?;
+        self.record = record;
+        Ok(())
     }
 
     pub fn started(&self, instance: Option<u32>) -> Result<()> {
@@ -321,8 +343,17 @@ const STEPS: &str = "steps";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 const HEAD: &str = "head-";
 
+fn head_name(number: u64) -> String {
+    format!("{HEAD}{number}")
+}
+
 pub(super) fn head_path(path: &Path, number: u64) -> PathBuf {
-    path.join(format!("{HEAD}{number}"))
+    path.join(head_name(number))
+}
+
+fn open_folder(path: &Path) -> io::Result<Arc<OwnedFd>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Arc::new(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
 fn is_empty(folder: &Path) -> io::Result<bool> {

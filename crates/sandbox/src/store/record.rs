@@ -20,6 +20,9 @@ pub(crate) struct SessionRecord {
     /// The number of the folder that mirrors what lies above the layers. A new number is a new,
     /// empty folder, so that layers and head always change together.
     pub head: u64,
+    /// The image that its files belong to, if they are changes of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 impl SessionRecord {

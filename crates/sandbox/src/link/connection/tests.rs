@@ -187,3 +187,25 @@ async fn a_file_without_end_is_not_fetched() {
     assert!(fetched.unwrap_err().to_string().contains("longer than"));
     assert_eq!(kept.len(), 10_000);
 }
+
+#[tokio::test]
+async fn nobody_waits_for_a_listener_that_is_gone() {
+    let (connection, _guest) = connect();
+    let heard = || timeout(Duration::from_secs(10), connection.unasked_heard());
+    heard().await.expect("nobody listened yet");
+    let (inbox, _route) = connection.open_unasked().unwrap();
+    tokio::select! {
+        () = connection.unasked_heard() => panic!("control: somebody listens"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    let waiting = async {
+        tokio::join!(heard(), async {
+            tokio::task::yield_now().await;
+            connection.cut("it lies".into());
+            drop(inbox);
+        })
+    };
+    waiting.await.0.expect("the listener went meanwhile");
+    heard().await.expect("the listener is gone");
+    assert!(!connection.is_open());
+}
