@@ -16,6 +16,8 @@ struct Profile {
     rules: Vec<ProfileRule>,
     /// Come first where folders of the host are mounted.
     host_folders: Vec<ProfileRule>,
+    /// Come first where the kernel does not guard process 1 from those beside it.
+    open_init: Vec<ProfileRule>,
     /// Come first where no control group counts memory.
     uncounted_memory: Vec<ProfileRule>,
 }
@@ -59,6 +61,11 @@ fn main() {
     for (name, groups) in [
         ("workload", vec![]),
         ("workload_folders", vec![&profile.host_folders]),
+        ("workload_init", vec![&profile.open_init]),
+        (
+            "workload_init_folders",
+            vec![&profile.open_init, &profile.host_folders],
+        ),
         ("workload_memory", vec![&profile.uncounted_memory]),
         (
             "workload_both",

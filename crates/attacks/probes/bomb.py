@@ -1,7 +1,7 @@
 # Starts processes or threads until it is refused or has enough. Bounded in number and in time.
 import threading
 
-MOST, SECONDS = ARGS["most"], ARGS["seconds"]
+MOST, SECONDS, HOLD = ARGS["most"], ARGS["seconds"], ARGS.get("hold", 0)
 made = 0
 error = None
 children = []
@@ -14,6 +14,8 @@ if ARGS["kind"] == "threads":
             made += 1
     except RuntimeError as refused:
         error = "EAGAIN" if "start new thread" in str(refused) else str(refused)
+    if made == MOST:
+        time.sleep(HOLD)
     release.set()
 else:
     try:
@@ -27,6 +29,8 @@ else:
             made += 1
     except OSError as refused:
         error = name_of(refused)
+    if made == MOST:
+        time.sleep(HOLD)
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

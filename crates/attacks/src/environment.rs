@@ -78,7 +78,11 @@ pub async fn the_callers_environment_stays_outside(ground: &Ground) {
     let control = Fence::plain().through([OsString::from("env")].into_iter().chain(set));
     let mut control = control.run(&probe!("environment"), &args).whole();
 
-    let task = Task::run(SessionConfig::default(), &probe!("environment"), &args);
+    let task = Task::run(
+        ground.config(SessionConfig::default()),
+        &probe!("environment"),
+        &args,
+    );
     let answer = owner::run(&ground.owner, &[], &task, &SECRETS);
     assert_eq!(answer.error, None, "{answer:?}");
     let mut inside = answer.attempts().whole();

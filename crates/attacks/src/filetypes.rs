@@ -112,7 +112,9 @@ pub async fn crowded_folders_are_listed_or_refused(ground: &Ground) {
 
 /// Code that leaves no room must not lock its session up.
 pub async fn a_full_disk_can_be_emptied(ground: &Ground) {
-    for (way, count) in [("many small", 0), ("empty files", 200_000)] {
+    // gVisor counts bytes and no names.
+    let ways = [("many small", 0), ("empty files", 200_000)];
+    for (way, count) in ways.into_iter().take(if ground.own_kernel { 1 } else { 2 }) {
         let limits = Limits {
             disk_bytes: Limit::asked(16 * MIB),
             ..Limits::default()

@@ -1,7 +1,9 @@
 //! Where an attack takes place: one backend, with a lifecycle and a log of its own.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use brig_audit::MemoryLog;
 use brig_sandbox::config::MountSpec;
@@ -10,26 +12,31 @@ use brig_sandbox::{
     AgentId, Backend, Control, Language, Limits, Report, Request, Result, Sandbox, Session,
     SessionConfig, Strength,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fence::with_fence;
-use crate::probe::{Attempts, Probe};
+use crate::probe::{Attempt, Attempts, Probe};
+use crate::{host, probe};
 
 #[derive(Debug)]
 pub struct Ground {
     pub backend: Arc<dyn Backend>,
     pub sandbox: Sandbox,
     pub log: Arc<MemoryLog>,
-    /// The program that owns a sandbox in a process of its own; see [`crate::owner`].
-    pub owner: PathBuf,
+    /// The program that owns a sandbox in a process of its own, and its first words; see
+    /// [`crate::owner`].
+    pub owner: Vec<OsString>,
     /// What nothing here can hold, and is given up everywhere.
     pub waived: Vec<Control>,
     /// What an execution sees of its sandbox while it runs one program: that and its keeper.
     pub own_processes: usize,
+    /// Whether a kernel of its own runs the sandbox, so that the host sees nothing of its processes
+    /// and objects, and all takes longer.
+    pub own_kernel: bool,
 }
 
 impl Ground {
-    pub fn new(backend: Arc<dyn Backend>, owner: impl Into<PathBuf>) -> Self {
+    pub fn new(backend: Arc<dyn Backend>, owner: impl Into<OsString>) -> Self {
         let log = Arc::new(MemoryLog::default());
         let sandbox = Sandbox::builder(Arc::clone(&backend))
             .recorder(log.clone())
@@ -39,9 +46,10 @@ impl Ground {
             backend,
             sandbox,
             log,
-            owner: owner.into(),
+            owner: vec![owner.into()],
             waived: Vec::new(),
             own_processes: 2,
+            own_kernel: false,
         }
     }
 
@@ -63,6 +71,81 @@ impl Ground {
 
     pub fn enforces(&self, control: Control) -> bool {
         self.strength(control) == Strength::Enforced
+    }
+
+    /// How long is long enough, for what takes this long natively.
+    pub fn patience(&self, natively: Duration) -> Duration {
+        if self.own_kernel {
+            3 * natively
+        } else {
+            natively
+        }
+    }
+
+    /// Excuses a control inside the sandbox of a call that its own kernel does not have.
+    pub fn lacks(&self, attempt: &Attempt) -> Option<String> {
+        let unknown = matches!(
+            attempt.errno.as_deref(),
+            Some("EINVAL" | "ENOSYS" | "ENOTSUP")
+        );
+        (self.own_kernel && unknown).then(|| "the sandbox's own kernel does not have it".into())
+    }
+
+    /// Whether a process of this name runs in a session: seen from outside, or else from inside.
+    pub async fn runs(&self, session: &Session, marker: &str) -> bool {
+        if !self.own_kernel {
+            return !host::processes_named(marker).is_empty();
+        }
+        let args = json!({"marker": marker});
+        match session.start(request(&probe!("find"), &args)).await {
+            Ok(running) => {
+                let found = attempts(&running.wait().await.unwrap()).whole();
+                found.ok("find by name")
+            }
+            // The whole sandbox was ended, as far as can be seen from outside.
+            Err(error) => {
+                assert_eq!(error.code(), "backend.lost", "{error}");
+                self.left(marker)
+            }
+        }
+    }
+
+    /// Destroys a session after a storm of processes. gVisor of 2022 sometimes hangs for a minute when it
+    /// is ended after one; the engine then removes it later.
+    pub async fn clear_away(&self, session: Session) {
+        match session.destroy().await {
+            Err(error) if self.own_kernel && error.code() == "engine.timeout" => {
+                eprintln!("after a storm: {error}");
+            }
+            destroyed => destroyed.unwrap(),
+        }
+    }
+
+    /// Waits until that is so, or is not.
+    pub async fn until_runs(
+        &self,
+        session: &Session,
+        marker: &str,
+        wanted: bool,
+        natively: Duration,
+    ) -> bool {
+        let (start, limit) = (Instant::now(), self.patience(natively));
+        while self.runs(session, marker).await != wanted {
+            if start.elapsed() > limit {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+
+    /// Whether anything is left of a sandbox: a process of this name, or a kernel with it in its memory.
+    pub fn left(&self, marker: &str) -> bool {
+        if self.own_kernel {
+            host::kernels_with(marker) > 0
+        } else {
+            !host::processes_named(marker).is_empty()
+        }
     }
 
     pub async fn session(&self, config: SessionConfig) -> Session {

@@ -45,6 +45,58 @@ pub fn processes_named(name: &str) -> Vec<i32> {
         .collect()
 }
 
+/// The kernels of gVisor that have this text in the memory of what they run.
+pub fn kernels_with(text: &str) -> usize {
+    let kernels = processes_named("runsc-sandbox").into_iter();
+    kernels
+        .filter(|pid| memory_has(*pid, text.as_bytes()))
+        .count()
+}
+
+fn memory_has(pid: i32, text: &[u8]) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let memory = files.map(|entry| entry.path()).filter(|path| {
+        fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("runsc-memory"))
+    });
+    memory
+        .filter_map(|path| fs::File::open(path).ok())
+        .any(|file| holds(&file, text))
+}
+
+/// Whether a file with holes has this text in it.
+fn holds(file: &fs::File, text: &[u8]) -> bool {
+    use rustix::fs::{SeekFrom, seek};
+    use std::os::unix::fs::FileExt;
+    let (mut at, mut buffer) = (0, vec![0; 1 << 20]);
+    while let Ok(start) = seek(file, SeekFrom::Data(at)) {
+        let end = seek(file, SeekFrom::Hole(start)).unwrap_or(start);
+        at = start;
+        while at < end {
+            let wanted = buffer.len().min((end - at) as usize);
+            let read = file.read_at(&mut buffer[..wanted], at).unwrap_or(0);
+            if read == 0 {
+                return false;
+            }
+            if buffer[..read]
+                .windows(text.len())
+                .any(|window| window == text)
+            {
+                return true;
+            }
+            // What lies across the border of two reads is found by the next.
+            at += if at + (read as u64) < end {
+                (read - text.len()) as u64
+            } else {
+                read as u64
+            };
+        }
+    }
+    false
+}
+
 /// Ends a process that a control left behind on purpose.
 pub fn end(pid: i32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {

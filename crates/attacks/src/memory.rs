@@ -6,7 +6,7 @@ use brig_sandbox::config::{Limit, MIB};
 use brig_sandbox::{Control, KillReason, Limits, Outcome, SessionConfig};
 use serde_json::{Value, json};
 
-use crate::fence::{Fence, until};
+use crate::fence::Fence;
 use crate::ground::{Ground, attempts, request};
 use crate::probe::Attempts;
 use crate::{host, probe};
@@ -133,10 +133,8 @@ pub async fn a_sum_of_small_processes_is_a_sum(ground: &Ground) {
         .await
         .unwrap();
     running.wait().await.unwrap();
-    assert!(until(Duration::from_secs(3), || host::processes_named(
-        &marker
-    )
-    .is_empty()));
+    let soon = Duration::from_secs(3);
+    assert!(ground.until_runs(&session, &marker, false, soon).await);
     session.destroy().await.unwrap();
 }
 

@@ -34,7 +34,8 @@ fn within(ground: &Ground, mut world: Value, config: SessionConfig) -> Answer {
     let script = scratch.path().join("world.py");
     std::fs::write(&script, probe!("world").source()).unwrap();
     let inner = serde_json::to_string(&task(config)).unwrap();
-    world["program"] = json!([ground.owner, inner]);
+    let words = ground.owner.iter().map(|word| word.to_str().unwrap());
+    world["program"] = words.chain([inner.as_str()]).collect();
     let words = [
         "/usr/bin/python3",
         "-I",
@@ -169,4 +170,56 @@ pub async fn a_waiver_is_by_name_and_on_record(ground: &Ground) {
         matches!(&record.event, brig_audit::Event::SessionCreated { waived, .. } if waived == &["memory"])
     });
     assert!(recorded, "the waiver is not in the record");
+}
+
+/// What a backend can't hold is refused by its name until it is given up, whoever asks for it.
+pub async fn what_cannot_be_held_is_refused_by_name(ground: &Ground) {
+    let scratch = host::open_scratch();
+    let limits = |limits| SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    };
+    let asking = [
+        (
+            Control::Cpu,
+            limits(Limits {
+                cpus: Limit::asked(1.0),
+                ..Limits::default()
+            }),
+        ),
+        (Control::Memory, asking_for_memory()),
+        (
+            Control::Processes,
+            limits(Limits {
+                processes: Limit::asked(64),
+                ..Limits::default()
+            }),
+        ),
+        (
+            Control::Mounts,
+            crate::ground::mount(scratch.path(), "/mnt/data", false),
+        ),
+    ];
+    let (args, mut refused) = (json!({"names": []}), Vec::new());
+    let agent = crate::ground::agent();
+    for (control, mut config) in asking {
+        if ground.enforces(control) {
+            continue;
+        }
+        let others = ground.waived.iter().filter(|waived| **waived != control);
+        config.waive.extend(others);
+        let run = |config| {
+            let request = crate::ground::request(&probe!("environment"), &args);
+            ground.sandbox.run_once(&agent, config, request)
+        };
+        let error = run(config.clone()).await.unwrap_err();
+        assert_eq!(error.code(), "policy.unenforceable", "{error}");
+        assert!(error.to_string().contains(control.name()), "{error}");
+        config.waive.insert(control);
+        let report = run(config).await.unwrap();
+        assert!(report.waived.contains(&control), "{control:?}");
+        assert!(report.outcome.unwrap().success(), "{control:?}");
+        refused.push(control);
+    }
+    assert!(!refused.is_empty(), "this backend holds everything");
 }

@@ -43,7 +43,7 @@ pub async fn a_flood_is_counted_and_dropped(ground: &Ground) {
         GIB
     };
     let small = Task::run(
-        config(OutputOverflow::Truncate),
+        ground.config(config(OutputOverflow::Truncate)),
         &probe!("flood"),
         &json!({"bytes": 1024, "pattern": "61"}),
     );
@@ -57,7 +57,11 @@ pub async fn a_flood_is_counted_and_dropped(ground: &Ground) {
     for (stream, name) in [(1, "stdout"), (2, "stderr")] {
         let bytes = if stream == 1 { bytes } else { 64 << 20 };
         let args = json!({"bytes": bytes, "pattern": "61", "stream": stream});
-        let flood = Task::run(config(OutputOverflow::Truncate), &probe!("flood"), &args);
+        let flood = Task::run(
+            ground.config(config(OutputOverflow::Truncate)),
+            &probe!("flood"),
+            &args,
+        );
         let answer = owner::run(&ground.owner, &[], &flood, &[]);
         assert_eq!(
             (answer.error.as_deref(), answer.exit_code),

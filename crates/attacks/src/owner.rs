@@ -169,13 +169,14 @@ pub async fn serve(backend: Arc<dyn Backend>, task: Task) {
 }
 
 /// Runs the owner to its end, through `words` if there are any.
-pub fn run(owner: &Path, through: &[OsString], task: &Task, env: &[(&str, &str)]) -> Answer {
+pub fn run(owner: &[OsString], through: &[OsString], task: &Task, env: &[(&str, &str)]) -> Answer {
     serde_json::from_value(ask(owner, through, task, env)).unwrap()
 }
 
-pub fn ask(owner: &Path, through: &[OsString], task: &Task, env: &[(&str, &str)]) -> Value {
+pub fn ask(owner: &[OsString], through: &[OsString], task: &Task, env: &[(&str, &str)]) -> Value {
     let mut words = through.to_vec();
-    words.extend([owner.into(), serde_json::to_string(task).unwrap().into()]);
+    words.extend_from_slice(owner);
+    words.push(serde_json::to_string(task).unwrap().into());
     let temporary = host::open_scratch();
     let mut command = bounded(240, words);
     command.env("TMPDIR", temporary.path());
@@ -195,8 +196,9 @@ pub fn ask(owner: &Path, through: &[OsString], task: &Task, env: &[(&str, &str)]
 
 /// Starts the owner directly, so that its number is the one to kill, and waits until the probe
 /// has said something.
-pub fn start(owner: &Path, task: &Task, temporary: &Path) -> (Child, BufReader<ChildStdout>) {
-    let mut child = Command::new(owner)
+pub fn start(owner: &[OsString], task: &Task, temporary: &Path) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(&owner[0])
+        .args(&owner[1..])
         .env("TMPDIR", temporary)
         .arg(serde_json::to_string(task).unwrap())
         .stdin(Stdio::null())

@@ -136,7 +136,12 @@ pub async fn the_terminal_takes_no_input_from_the_code(ground: &Ground) {
 
 /// Priorities, real-time classes and limits.
 pub async fn no_more_of_the_machine_can_be_had(ground: &Ground) {
-    let inside = ground.run(&probe!("scheduling"), &json!({})).await;
+    let mut inside = ground.run(&probe!("scheduling"), &json!({})).await;
+    if ground.own_kernel {
+        // These are numbers that only the sandbox's own kernel looks at.
+        inside.forget("higher priority");
+        inside.forget("never be chosen by the out-of-memory killer");
+    }
     if !host::is_root() {
         inside.assert_all_failed();
         return host::skip("control: outside the sandbox, too, only root can have more");

@@ -48,7 +48,7 @@ pub async fn a_read_only_mount_cannot_be_changed(ground: &Ground) {
             &json!({"folder": "/mnt/data"}),
         )
         .await;
-    inside.assert_held(&control);
+    inside.assert_held_except(&control, |attempt| ground.lacks(attempt));
 }
 
 /// Attack 13.
@@ -79,6 +79,8 @@ pub async fn the_root_cannot_be_written(ground: &Ground) {
     let strange: Vec<&&str> = places
         .iter()
         .filter(|place| !["/workspace", "/tmp", "/var/tmp", "/dev/shm"].contains(place))
+        // The guest's own, where there is no Landlock: as small, and as much of the sandbox.
+        .filter(|place| !(ground.own_kernel && place.starts_with("/run/brig")))
         .collect();
     assert!(
         strange.is_empty(),

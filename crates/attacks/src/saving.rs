@@ -43,7 +43,7 @@ async fn kept(ground: &Ground, limits: Limits) -> Kept {
         ..SessionConfig::default()
     };
     let session = sandbox
-        .create_session(&agent(), None, config)
+        .create_session(&agent(), None, ground.config(config))
         .await
         .unwrap();
     Kept {

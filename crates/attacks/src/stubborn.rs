@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use brig_sandbox::{KillReason, SessionConfig};
+use brig_sandbox::{Control, KillReason, SessionConfig};
 use serde_json::json;
 
 use crate::fence::until;
@@ -27,36 +27,46 @@ macro_rules! stubborn {
 const WAYS: [&str; 5] = ["ignoring", "storm", "uninterruptible", "daemons", "stopped"];
 /// The lifecycle gives an instance two seconds before it is ended as a whole.
 const GRACE: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(1);
 const SECONDS: u32 = 25;
 
-fn there(marker: &str) -> bool {
-    !host::processes_named(marker).is_empty()
+/// Where nothing refuses more processes, a storm ends by its limit; see [`crate::limits`].
+fn ways(ground: &Ground) -> impl Iterator<Item = &'static str> {
+    let watched = !ground.enforces(Control::Processes);
+    WAYS.into_iter()
+        .filter(move |way| !(watched && *way == "storm"))
 }
 
 /// Attack 21.
 pub async fn a_timeout_ends_every_kind_of_tree(ground: &Ground) {
-    for way in WAYS {
+    for way in ways(ground) {
         let marker = host::marker();
         let args = json!({"marker": marker, "way": way, "seconds": SECONDS});
         let session = ground.session(SessionConfig::default()).await;
         let mut asked = request(&probe!("stubborn"), &args);
-        asked.timeout = Some(Duration::from_millis(1500));
+        let limit = ground.patience(Duration::from_millis(1500));
+        asked.timeout = Some(limit);
         let start = Instant::now();
         let running = session.start(asked).await.unwrap();
-        let runs = until(Duration::from_millis(1400), || there(&marker));
-        assert!(runs, "{way}: it runs before the timeout");
-        let outcome = running.wait().await.unwrap().outcome.unwrap();
+        let runs = ground.until_runs(&session, &marker, true, GRACE).await;
         assert!(
-            matches!(outcome.killed, Some(KillReason::Timeout { limit_ms: 1500 })),
-            "{way}: {outcome:?}"
+            runs && start.elapsed() < limit,
+            "{way}: it runs before the timeout"
+        );
+        let outcome = running.wait().await.unwrap().outcome.unwrap();
+        let limit_ms = limit.as_millis() as u64;
+        assert_eq!(
+            outcome.killed,
+            Some(KillReason::Timeout { limit_ms }),
+            "{way}"
         );
         assert!(
-            start.elapsed() < Duration::from_millis(1500) + GRACE,
+            start.elapsed() < limit + ground.patience(GRACE),
             "{way}: {:?}",
             start.elapsed()
         );
         assert!(
-            until(Duration::from_secs(1), || !there(&marker)),
+            ground.until_runs(&session, &marker, false, SOON).await,
             "{way}: processes are left"
         );
         session.destroy().await.unwrap();
@@ -64,7 +74,7 @@ pub async fn a_timeout_ends_every_kind_of_tree(ground: &Ground) {
 }
 
 pub async fn a_cancel_ends_every_kind_of_tree(ground: &Ground) {
-    for way in WAYS {
+    for way in ways(ground) {
         let marker = host::marker();
         let args = json!({"marker": marker, "way": way, "seconds": SECONDS});
         let session = ground.session(SessionConfig::default()).await;
@@ -72,14 +82,19 @@ pub async fn a_cancel_ends_every_kind_of_tree(ground: &Ground) {
             .start(request(&probe!("stubborn"), &args))
             .await
             .unwrap();
-        assert!(until(GRACE, || there(&marker)), "{way}: it runs");
+        let runs = ground.until_runs(&session, &marker, true, GRACE).await;
+        assert!(runs, "{way}: it runs");
         assert!(session.cancel(running.id()));
         let start = Instant::now();
         let outcome = running.wait().await.unwrap().outcome.unwrap();
         assert_eq!(outcome.killed, Some(KillReason::Cancelled), "{way}");
-        assert!(start.elapsed() < GRACE, "{way}: {:?}", start.elapsed());
         assert!(
-            until(Duration::from_secs(1), || !there(&marker)),
+            start.elapsed() < ground.patience(GRACE),
+            "{way}: {:?}",
+            start.elapsed()
+        );
+        assert!(
+            ground.until_runs(&session, &marker, false, SOON).await,
             "{way}: processes are left"
         );
         session.destroy().await.unwrap();
@@ -87,7 +102,7 @@ pub async fn a_cancel_ends_every_kind_of_tree(ground: &Ground) {
 }
 
 pub async fn destroying_ends_every_kind_of_tree(ground: &Ground) {
-    for way in WAYS {
+    for way in ways(ground) {
         let marker = host::marker();
         let args = json!({"marker": marker, "way": way, "seconds": SECONDS});
         let session = ground.session(SessionConfig::default()).await;
@@ -95,10 +110,12 @@ pub async fn destroying_ends_every_kind_of_tree(ground: &Ground) {
             .start(request(&probe!("stubborn"), &args))
             .await
             .unwrap();
-        assert!(until(GRACE, || there(&marker)), "{way}: it runs");
+        let runs = ground.until_runs(&session, &marker, true, GRACE).await;
+        assert!(runs, "{way}: it runs");
+        assert!(ground.left(&marker), "{way}: it can be seen");
         session.destroy().await.unwrap();
         assert!(
-            !there(&marker),
+            !ground.left(&marker),
             "{way}: zero survivors once it is destroyed"
         );
         let outcome = running.wait().await.unwrap().outcome.unwrap();
@@ -108,16 +125,18 @@ pub async fn destroying_ends_every_kind_of_tree(ground: &Ground) {
 
 /// Attack 20.
 pub async fn nothing_outlives_a_killed_owner(ground: &Ground) {
-    for way in WAYS {
+    for way in ways(ground) {
         let marker = host::marker();
         let args = json!({"marker": marker, "way": way, "seconds": SECONDS});
-        let task = Task::hold(SessionConfig::default(), &probe!("stubborn"), &args, None);
+        let config = ground.config(SessionConfig::default());
+        let task = Task::hold(config, &probe!("stubborn"), &args, None);
         let (mut owner, _stdout) = owner::start(&ground.owner, &task, &std::env::temp_dir());
-        assert!(until(GRACE, || there(&marker)), "{way}: it runs");
+        let grace = ground.patience(GRACE);
+        assert!(until(grace, || ground.left(&marker)), "{way}: it runs");
         owner.kill().unwrap();
         owner.wait().unwrap();
         assert!(
-            until(GRACE, || !there(&marker)),
+            until(grace, || !ground.left(&marker)),
             "{way}: processes outlive their owner"
         );
     }
@@ -139,7 +158,7 @@ pub async fn a_killed_owner_leaves_nothing_for_the_next_start(ground: &Ground) {
         );
         owner.kill().unwrap();
         owner.wait().unwrap();
-        assert!(until(GRACE, || !there(&marker)));
+        assert!(until(GRACE, || !ground.left(&marker)));
         // The kernel takes a moment to let go of the last of them.
         for _ in 0..20 {
             ground.backend.sweep().await.unwrap();

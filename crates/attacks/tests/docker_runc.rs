@@ -48,6 +48,14 @@ mod output {
 mod privileges {
     brig_attacks::privileges!(super::ground);
 }
+mod stubborn {
+    brig_attacks::attacks!(super::ground, stubborn:
+        a_timeout_ends_every_kind_of_tree,
+        a_cancel_ends_every_kind_of_tree,
+        destroying_ends_every_kind_of_tree,
+        nothing_outlives_a_killed_owner,
+    );
+}
 mod saving {
     brig_attacks::saving!(super::ground);
 }
@@ -56,7 +64,9 @@ mod limits {
         process_and_thread_bombs_meet_their_cap,
         spinning_on_every_core_is_held_to_the_quota,
         more_processors_cannot_be_taken,
+        an_exponential_bomb_leaves_the_host_responsive,
         the_disk_cap_holds_in_every_way,
+        names_and_attributes_count_as_well,
         deep_folders_harm_nobody,
     );
 }

@@ -338,6 +338,7 @@ impl Backend for DockerBackend {
                 mounts: mounts::expected(&runtime, plan),
                 doors: network::plan(plan),
                 denied,
+                own_kernel: runtime.kind != Kind::Plain,
             }),
             workspace: WORKSPACE.into(),
         };

@@ -165,11 +165,11 @@ fn syscalls(facts: &Facts, runtime: &Runtime) -> ControlState {
 /// What the guest holds every program by, beside the container.
 pub fn confine(runtime: &Runtime, local: bool, plan: &Plan) -> Confine {
     let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
-    // gVisor has a kernel of its own, which takes neither.
+    // gVisor has a kernel of its own, which knows neither Landlock nor notifications.
     let plain = runtime.kind == Kind::Plain;
     Confine {
         seccomp: if runtime.kind == Kind::Gvisor {
-            Vec::new()
+            brig_profile::filter_on_gvisor(host_folders).to_vec()
         } else {
             brig_profile::filter(host_folders, true).to_vec()
         },

@@ -381,9 +381,14 @@ impl Guest {
         }
         if let Some(yard) = &mut self.yard
             && !self.tasks.is_empty()
-            && let Some(usage) = yard.meter.glance()
         {
-            self.channel.send(&FromGuest::Usage(usage));
+            if let Some(usage) = yard.meter.glance() {
+                self.channel.send(&FromGuest::Usage(usage));
+            }
+            let tasks = self.tasks.iter().map(|task| task.keeper);
+            let lingering = self.lingering.iter().map(|(keeper, _)| *keeper);
+            let spare = self.spare.as_ref().map(Prepared::keeper);
+            yard.bury(&tasks.chain(lingering).chain(spare).collect::<Vec<_>>());
         }
     }
 

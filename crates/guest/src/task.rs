@@ -421,11 +421,20 @@ impl Ends {
     }
 
     fn terminal(rows: u16, columns: u16) -> io::Result<(Self, Stdio)> {
-        use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+        use rustix::fs::{Mode, OFlags};
+        use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
         unlockpt(&master)?;
-        let program = ioctl_tiocgptpeer(&master, flags)?;
+        let program = match ioctl_tiocgptpeer(&master, flags) {
+            // gVisor knows it only by its name.
+            Err(Errno::NOTTY) => rustix::fs::open(
+                ptsname(&master, Vec::new())?,
+                OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+                Mode::empty(),
+            ),
+            peer => peer,
+        }?;
         rustix::termios::tcsetwinsize(&master, winsize(rows, columns))?;
         rustix::io::ioctl_fionbio(&master, true)?;
         let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);

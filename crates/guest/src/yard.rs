@@ -43,7 +43,7 @@ impl Yard {
         };
         Ok(Self {
             relay: Relay::new(&container.doors, doors),
-            meter: Meter::default(),
+            meter: Meter::new(container.own_kernel),
             watch,
         })
     }
@@ -70,6 +70,14 @@ impl Yard {
                     watch.ready(index, tasks, channel);
                 }
             }
+        }
+    }
+
+    /// Reaps the orphans that came to the guest because keepers can't adopt them, and have ended.
+    pub fn bury(&mut self, keepers: &[u32]) {
+        let orphans = std::mem::take(&mut self.meter.orphans);
+        for pid in orphans.into_iter().filter(|pid| !keepers.contains(pid)) {
+            let _ = process::wait(Some(pid), false);
         }
     }
 

@@ -1,19 +1,29 @@
 //! The one profile of system calls, `profiles/workload.json`: compiled for the guest, which puts
 //! it on every program, and in the words of container engines, which put it on the guest.
 
+macro_rules! compiled {
+    ($name:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"))
+    };
+}
+
 /// The compiled filter: by whether folders of the host are mounted, and whether memory is counted
 /// by a control group.
 pub fn filter(host_folders: bool, counted: bool) -> &'static [u64] {
-    macro_rules! compiled {
-        ($name:literal) => {
-            include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"))
-        };
-    }
     match (host_folders, counted) {
         (false, true) => compiled!("workload"),
         (true, true) => compiled!("workload_folders"),
         (false, false) => compiled!("workload_memory"),
         (true, false) => compiled!("workload_both"),
+    }
+}
+
+/// The same for gVisor, whose kernel guards process 1 from nobody and counts all memory itself.
+pub fn filter_on_gvisor(host_folders: bool) -> &'static [u64] {
+    if host_folders {
+        compiled!("workload_init_folders")
+    } else {
+        compiled!("workload_init")
     }
 }
 

@@ -220,6 +220,8 @@ pub struct Container {
     /// Programs that a stand-in takes the place of already. Others of these names are refused,
     /// where somebody watches.
     pub denied: Option<Denied>,
+    /// Whether its kernel is the container's own, so that what that counts is the container's.
+    pub own_kernel: bool,
 }
 
 /// What every program in the sandbox is held by, beside its namespaces.

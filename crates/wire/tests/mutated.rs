@@ -301,6 +301,7 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             mounts: vec![("/input".into(), (1, 2))],
             doors: Vec::new(),
             denied: setup.denied.clone(),
+            own_kernel: true,
         }),
         ..hello.clone()
     };

@@ -10,16 +10,16 @@ pub fn ground(runtime: &str) -> Option<Ground> {
         brig_attacks::host::skip("a container is the same whoever asks for it; root attacks it");
         return None;
     }
-    let (Some(socket), Ok(image)) = (
-        std::env::var_os("BRIG_TEST_DOCKER"),
+    let (Ok(socket), Ok(image)) = (
+        std::env::var("BRIG_TEST_DOCKER"),
         std::env::var("BRIG_TEST_IMAGE"),
     ) else {
         brig_attacks::host::skip("no engine was started for the tests (root only)");
         return None;
     };
     let options = Options {
-        address: Some(Address::Unix(socket.into())),
-        image: Some(image),
+        address: Some(Address::Unix(socket.clone().into())),
+        image: Some(image.clone()),
         runtime: Some(runtime.into()),
         ..Options::default()
     };
@@ -27,11 +27,10 @@ pub fn ground(runtime: &str) -> Option<Ground> {
     let connect = || tokio::runtime::Handle::current().block_on(connect);
     let backend = tokio::task::block_in_place(connect);
     let backend = backend.expect("the engine answers");
-    let ground = Ground::new(Arc::new(backend), env!("CARGO_BIN_EXE_owner"));
+    let mut ground = Ground::new(Arc::new(backend), env!("CARGO_BIN_EXE_owner"));
+    let words = [socket, image, runtime.to_owned()];
+    ground.owner.extend(words.map(Into::into));
     // The guest is in the same namespace.
-    let own_processes = ground.own_processes + 1;
-    Some(Ground {
-        own_processes,
-        ..ground
-    })
+    ground.own_processes += 1;
+    Some(ground)
 }
