@@ -9,7 +9,7 @@ use crate::runtime::{Kind, Runtime};
 /// The guest and one keeper are not the program's.
 pub const OWN_PROCESSES: u32 = 2;
 
-const WATCHED: &str = "the guest, which looks at its processes";
+const WATCHED: &str = "the guest, which looks at what its kernel counts";
 const GVISOR_CGROUPS: &str =
     "leave --ignore-cgroups out of the runtime's arguments, or use --runtime runc";
 const NATIVE: &str = "use the native backend";
@@ -36,7 +36,7 @@ pub fn controls(
         cgroup(facts, runtime, Control::Cpu, facts.cpu),
         cgroup(facts, runtime, Control::Memory, facts.memory),
         cgroup(facts, runtime, Control::Processes, facts.pids),
-        disk(config),
+        disk(runtime, config),
         enforced(Control::WallTime, "timer outside, end of the process tree"),
         enforced(Control::OutputSize, "counted outside"),
         enforced(Control::NetworkOff, "a network namespace without a way out"),
@@ -133,9 +133,13 @@ fn mounts(runtime: &Runtime) -> ControlState {
     }
 }
 
-fn disk(config: &SessionConfig) -> ControlState {
+fn disk(runtime: &Runtime, config: &SessionConfig) -> ControlState {
     if config.read_only_root {
-        state(Control::Disk, Strength::Enforced, "size-capped tmpfs", None)
+        let by = match runtime.kind {
+            Kind::Gvisor => "size-capped tmpfs, which counts bytes and no names",
+            Kind::Plain | Kind::Kata => "size-capped tmpfs",
+        };
+        state(Control::Disk, Strength::Enforced, by, None)
     } else {
         let by = "nothing limits the writable root of a container";
         state(
@@ -150,7 +154,12 @@ fn disk(config: &SessionConfig) -> ControlState {
 fn syscalls(facts: &Facts, runtime: &Runtime) -> ControlState {
     let control = Control::Syscalls;
     match runtime.kind {
-        Kind::Gvisor => state(control, Strength::Enforced, "gVisor's own kernel", None),
+        Kind::Gvisor => state(
+            control,
+            Strength::Enforced,
+            "gVisor's own kernel, and seccomp in it",
+            None,
+        ),
         Kind::Kata => state(control, Strength::Enforced, "a kernel of its own", None),
         Kind::Plain if facts.has("seccomp") => state(control, Strength::Enforced, "seccomp", None),
         Kind::Plain => state(
