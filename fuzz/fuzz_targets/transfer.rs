@@ -19,7 +19,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut receiver = Receiver::exact(folder, bounds);
     let piece = 1 + data.first().map_or(0, |byte| usize::from(byte % 31));
     // After the first error nothing more is given.
-    let _ = data.chunks(piece).try_for_each(|piece| receiver.take(piece));
+    let _ = data
+        .chunks(piece)
+        .try_for_each(|piece| receiver.take(piece));
     drop(receiver);
     assert_eq!(fs::read_dir(&outer).expect("outer").count(), 1);
     fs::remove_dir_all(&outer).expect("removed");
