@@ -2,18 +2,6 @@
 PIDFD_OPEN, GETPGID, KCMP = 434, 121, 312
 
 
-def by_name():
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    if file.read().split(b"\0")[0] == ARGS["marker"].encode():
-                        return int(entry)
-            except OSError:
-                pass
-    return False
-
-
 PID = ARGS["pid"]
 attempt("find by name", by_name, fork=False)
 attempt("its folder in /proc", lambda: os.path.exists(f"/proc/{PID}/status"))

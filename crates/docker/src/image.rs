@@ -64,10 +64,21 @@ pub async fn resolve(
     if let Some(image) = inspect(engine, name).await? {
         return Ok(image);
     }
+    // A registry would take it for a repository called `sha256`.
+    if is_id(name) {
+        return Err(missing(
+            name,
+            "the engine does not have it, and an id can't be fetched",
+        ));
+    }
     pull(engine, name, progress).await?;
     inspect(engine, name)
         .await?
         .ok_or_else(|| missing(name, "the engine fetched something else"))
+}
+
+fn is_id(name: &str) -> bool {
+    name.starts_with("sha256:")
 }
 
 async fn usual(engine: &Engine) -> Result<Image> {

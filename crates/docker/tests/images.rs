@@ -143,6 +143,18 @@ async fn what_means_nothing_here_is_refused() {
         let error = error.expect_err(code);
         assert_eq!(error.code(), code, "{error}");
     }
+    // Nobody is asked for an id: it would be the name of somebody's repository there.
+    let id = SessionConfig {
+        image: Some(format!("sha256:{}", "0".repeat(64))),
+        ..base.clone()
+    };
+    let error = said(backend.clone(), id, Request::command(["true"])).await;
+    let error = error.expect_err("no such image");
+    assert_eq!(error.code(), "engine.image", "{error}");
+    assert!(
+        error.to_string().contains("an id can't be fetched"),
+        "{error}"
+    );
     said(backend, base, Request::command(["true"]))
         .await
         .expect("control");

@@ -331,6 +331,7 @@ impl Receiver {
     fn parent<'p>(&mut self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
         let slash = path.iter().rposition(|byte| *byte == b'/');
         let (above, name) = match slash {
+            Some(0) => return Err(invalid("a path that leads elsewhere")),
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&[][..], path),
         };

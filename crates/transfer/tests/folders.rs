@@ -188,6 +188,21 @@ fn more_than_the_bounds_is_refused() {
     assert!(receive(into.path(), &bytes, bound(10, 999)).is_err());
 }
 
+/// Also right after a path that is one.
+#[test]
+fn a_path_begins_with_a_name() {
+    let folder = tempfile::tempdir().expect("folder");
+    for name in ["a-good-name", "other-name-"] {
+        fs::write(folder.path().join(name), "content").expect("file");
+    }
+    let mut bytes = sent(folder.path());
+    let into = tempfile::tempdir().expect("folder");
+    assert!(receive(into.path(), &bytes, BOUNDS).expect("control"));
+    let at = bytes.windows(11).position(|piece| piece == b"other-name-");
+    bytes[at.expect("the name")] = b'/';
+    receive(into.path(), &bytes, BOUNDS).expect_err("no name");
+}
+
 /// What was sent before counts as well: it is kept.
 #[test]
 fn what_is_not_sent_again_is_counted() {

@@ -133,9 +133,14 @@ impl Store {
             Err(error) => return Err(failed(id, error)),
         };
         let folder = match open_folder(&path) {
-            Ok(folder) if lock.in_place() => folder,
-            _ => return Ok(Opening::Missing),
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opening::Missing),
+            Err(error) => return Err(failed(id, error)),
         };
+        // Looked at last, so that the folder is the one that is locked.
+        if !lock.in_place() {
+            return Ok(Opening::Missing);
+        }
         let record: SessionRecord =
             read_json(&path.join(RECORD)).map_err(|error| failed(id, error))?;
         if record.version != SessionRecord::VERSION {
