@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
-use brig_egress::parse::{FirstBytes, first_bytes, socks_request, tls_name};
+use brig_egress::parse::{FirstBytes, first_bytes, socks_request, tls_hello};
 use brig_egress::{
-    Closed, Decided, Dial, Entry, Gateway, Host, Layer, LayerKind, Name, Record, Resolve, Rule,
-    RuleSet,
+    Closed, Decided, Dial, Gateway, Host, Layer, LayerKind, ListenerKind, Name, Record, Resolve,
+    Rule, RuleSet,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -46,7 +46,7 @@ impl Record for Nowhere {
 }
 
 /// A gateway that knows one name.
-pub struct Gate {
+pub(super) struct Gate {
     gateway: Gateway,
     nowhere: Nowhere,
     runtime: tokio::runtime::Runtime,
@@ -54,11 +54,13 @@ pub struct Gate {
 
 /// Sound inputs of each kind.
 #[allow(dead_code, reason = "the fuzz target finds its own")]
-pub const SEEDS: [&[&[u8]]; 6] = [
+pub(super) const SEEDS: [&[&[u8]]; 6] = [
     &[
         b"*.b\xc3\xbccher.example:8080",
         b"[fd00::/8]:*",
         b"10.0.0.0/8:22",
+        b"db.internal:5432/tcp",
+        b"[fd00::1]:*/tcp",
         b"xn--bcher-kva.example.",
     ],
     &[
@@ -76,6 +78,8 @@ pub const SEEDS: [&[&[u8]]; 6] = [
     &[
         b"GET / HTTP/1.1\r\n",
         b"\x16\x03\x01\x00\x05hello",
+        // A whole hello for good.example, in two records.
+        b"\x16\x03\x01\x00\x20\x01\x00\x00@\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaa\x16\x03\x01\x00$aaaaaa\x00\x00\x02\x13\x01\x01\x00\x00\x15\x00\x00\x00\x11\x00\x0f\x00\x00\x0cgood.example",
         b"PRI * HTTP/2.0\r\n",
     ],
     &[
@@ -87,7 +91,7 @@ pub const SEEDS: [&[&[u8]]; 6] = [
 ];
 
 impl Gate {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let rule = Rule::parse("good.example").expect("a rule");
         let layer = Layer::new(LayerKind::Run).allow([rule]);
         let nowhere = Nowhere::default();
@@ -113,14 +117,14 @@ impl Gate {
             let _ = near.shutdown().await;
             let _ = near.read_to_end(&mut Vec::new()).await;
         };
-        let serving = self.gateway.connection(far, Entry::Proxy, None);
+        let serving = self.gateway.connection(far, ListenerKind::Proxy, None);
         self.runtime
             .block_on(async { tokio::join!(serving, asking) });
         self.nowhere.0.load(SeqCst) > before
     }
 
     /// Reads the bytes as one of the kinds. Whether they are one.
-    pub fn read(&self, kind: usize, bytes: &[u8]) -> bool {
+    pub(super) fn read(&self, kind: usize, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);
         match kind % SEEDS.len() {
             0 => Rule::parse(&text).is_ok_and(|rule| {
@@ -158,7 +162,7 @@ impl Gate {
             }),
             5 => self.ask(bytes),
             _ => {
-                drop(tls_name(bytes));
+                drop(tls_hello(bytes));
                 let first = first_bytes(bytes);
                 // More bytes never turn a request into something else.
                 let more = first_bytes(&[bytes, b"\r\nHost: a\r\n\r\n"].concat());

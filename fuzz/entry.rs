@@ -10,7 +10,7 @@ use brig_wire::{
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Takes bytes that may be anything as messages of type `M`. Returns how many were accepted.
-pub fn receive<M: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> usize {
+pub(crate) fn receive<M: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> usize {
     let whole = frames(bytes, bytes.len().max(1));
     let pieces = frames(
         bytes,

@@ -1,10 +1,11 @@
 //! What the policy crate does with bytes from anywhere. Used by the fuzz targets and, with mutated
 //! policies, by an ordinary test of the `policy` crate.
 
-use brig_policy::{Cases, Compat, Document, Map, PolicySet, Problem, eval_line, scan_python};
+use brig_code_scan::scan_python;
+use brig_policy::{Cases, Compat, Document, Map, PolicySet, Problem, eval_line};
 
 /// Loads the bytes as a policy. Whether they are one.
-pub fn load(file: &str, bytes: &[u8], compat: Compat) -> bool {
+pub(super) fn load(file: &str, bytes: &[u8], compat: Compat) -> bool {
     let loaded = match Document::load(file, bytes, compat) {
         Ok(loaded) => loaded,
         Err(problems) => {
@@ -34,7 +35,7 @@ pub fn load(file: &str, bytes: &[u8], compat: Compat) -> bool {
 }
 
 /// Everything else that reads bytes.
-pub fn read(bytes: &[u8]) {
+pub(super) fn read(bytes: &[u8]) {
     drop(Cases::load("c.yaml", bytes));
     drop(Cases::load("c.json", bytes));
     drop(eval_line(&String::from_utf8_lossy(bytes)));

@@ -1,5 +1,4 @@
-//! Compiles the seccomp profile, so that a start costs nothing for it, and translates it for
-//! container engines.
+//! Compiles the seccomp profile at build time, and translates it for container engines.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,11 +13,17 @@ use serde_json::{Value, json};
 struct Profile {
     default: String,
     rules: Vec<ProfileRule>,
-    /// Come first where folders of the host are mounted.
+    /// First, if host directories are mounted.
     host_folders: Vec<ProfileRule>,
-    /// Come first where the kernel does not guard process 1 from those beside it.
+    /// First, if in addition a connector makes connections.
+    mediated_sockets: Vec<ProfileRule>,
+    /// First, if in addition there is no connector.
+    no_sockets: Vec<ProfileRule>,
+    /// First, if in addition host files can be locked.
+    no_locks: Vec<ProfileRule>,
+    /// First, if the kernel does not protect process 1.
     open_init: Vec<ProfileRule>,
-    /// Come first where no control group counts memory.
+    /// First, if no control group counts memory.
     uncounted_memory: Vec<ProfileRule>,
 }
 
@@ -42,6 +47,8 @@ struct ProfileTest {
 }
 
 const PROFILE: &str = "profiles/workload.json";
+/// What the guest needs of engines although its filter restricts or refuses it for programs.
+const GUEST: [&str; 2] = ["ioctl", "openat2"];
 
 fn main() {
     println!("cargo::rerun-if-changed={PROFILE}");
@@ -58,19 +65,21 @@ fn main() {
         let program = seccomp::compile(arch, rules, action(&profile.default));
         fs::write(out.join(name), format!("&{program:?}")).expect("OUT_DIR is writable");
     };
+    let (folders, memory) = (&profile.host_folders, &profile.uncounted_memory);
+    let (mediated, none) = (&profile.mediated_sockets, &profile.no_sockets);
+    let (init, locks) = (&profile.open_init, &profile.no_locks);
     for (name, groups) in [
         ("workload", vec![]),
-        ("workload_folders", vec![&profile.host_folders]),
-        ("workload_init", vec![&profile.open_init]),
+        ("workload_memory", vec![memory]),
+        ("workload_mediated", vec![mediated, folders]),
+        ("workload_mediated_memory", vec![mediated, folders, memory]),
+        ("workload_folders", vec![none, locks, folders]),
         (
-            "workload_init_folders",
-            vec![&profile.open_init, &profile.host_folders],
+            "workload_folders_memory",
+            vec![none, locks, folders, memory],
         ),
-        ("workload_memory", vec![&profile.uncounted_memory]),
-        (
-            "workload_both",
-            vec![&profile.host_folders, &profile.uncounted_memory],
-        ),
+        ("workload_init", vec![init]),
+        ("workload_init_folders", vec![init, none, folders]),
     ] {
         let stricter = groups.into_iter().flat_map(|group| all(group));
         let rules: Vec<Rule> = stricter.chain(all(&profile.rules)).collect();
@@ -80,9 +89,8 @@ fn main() {
     fs::write(out.join("engine.json"), engine).expect("OUT_DIR is writable");
 }
 
-/// In the words of container engines. Their rules have no order and a call with an allowance of
-/// its own can't be refused for some arguments, so only what is allowed is said; `sync` is, because
-/// programs that write to folders of the host need it.
+/// The profile for container engines. Their rules have no order, and an allowed call can't be refused for some
+/// arguments. So it contains only what is allowed, or what the guest's filter answers itself.
 fn engine(arch: Arch, rules: &[ProfileRule]) -> Value {
     let allowed = || rules.iter().filter(|rule| rule.action == "allow");
     let known = |rule: &ProfileRule| -> Vec<String> {
@@ -96,7 +104,10 @@ fn engine(arch: Arch, rules: &[ProfileRule]) -> Value {
         .filter(|rule| rule.tests.is_empty())
         .flat_map(&known)
         .collect();
-    always.push("sync".into());
+    always.extend(GUEST.map(String::from));
+    // Of two filters that both refuse, the guest's decides. So what is pretended for some arguments only is left to it.
+    let pretended = (rules.iter()).filter(|rule| rule.action == "pretend" && rule.tests.is_empty());
+    always.extend(pretended.flat_map(&known));
     let mut syscalls = vec![json!({"names": always, "action": "SCMP_ACT_ALLOW"})];
     for rule in allowed().filter(|rule| !rule.tests.is_empty()) {
         let names: Vec<String> = known(rule)
@@ -121,9 +132,13 @@ fn engine(arch: Arch, rules: &[ProfileRule]) -> Value {
         syscalls.push(json!({"names": names, "action": "SCMP_ACT_ALLOW", "args": args}));
     }
     for rule in rules.iter().filter(|rule| rule.action == "ENOSYS") {
-        syscalls.push(json!({"names": known(rule), "action": "SCMP_ACT_ERRNO", "errnoRet": 38}));
+        let mut names = known(rule);
+        names.retain(|name| !GUEST.contains(&name.as_str()));
+        if !names.is_empty() {
+            syscalls.push(json!({"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": 38}));
+        }
     }
-    // The guest asks for a keyring of its own, and does without where there are none.
+    // The guest joins a new keyring, and does without if the kernel has none.
     syscalls.push(json!({"names": ["keyctl"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38}));
     let name = match arch {
         Arch::X86_64 => "SCMP_ARCH_X86_64",
@@ -153,14 +168,14 @@ fn compile(arch: Arch, rule: &ProfileRule) -> Vec<Rule> {
         .collect()
 }
 
-/// The number of a call. One that only the other machine has is left out.
+/// The number of a call. Calls of other architectures are left out.
 fn call(arch: Arch, name: &str) -> Option<u32> {
     let x86 = syscalls::x86_64::Sysno::from_str(name)
         .ok()
-        .map(|call| call.id() as u32);
+        .and_then(|call| u32::try_from(call.id()).ok());
     let arm = syscalls::aarch64::Sysno::from_str(name)
         .ok()
-        .map(|call| call.id() as u32);
+        .and_then(|call| u32::try_from(call.id()).ok());
     assert!(
         x86.is_some() || arm.is_some(),
         "no system call is named {name}"
@@ -174,11 +189,13 @@ fn call(arch: Arch, name: &str) -> Option<u32> {
 fn action(text: &str) -> Action {
     match text {
         "allow" => Action::Allow,
-        // Not made, and answered as if it had been.
+        // Not made, but reported as successful.
         "pretend" => Action::Errno(0),
         "EPERM" => Action::Errno(1),
         "ENOSYS" => Action::Errno(38),
         "EACCES" => Action::Errno(13),
+        "ENOTTY" => Action::Errno(25),
+        "ENOLCK" => Action::Errno(37),
         "EAFNOSUPPORT" => Action::Errno(97),
         other => panic!("unknown action {other}"),
     }

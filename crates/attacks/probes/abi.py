@@ -1,4 +1,4 @@
-# System calls by other doors: the 32-bit gate, the x32 numbers, numbers nobody knows yet.
+# System calls by other entry points: the 32-bit gate, the x32 numbers, unassigned numbers.
 import mmap
 
 GETPID_64, GETPID_32 = 39, 20
@@ -22,7 +22,7 @@ def gate32(number, argument=0):
     return result
 
 
-attempt("64-bit door, the one to leave open", lambda: syscall(GETPID_64) == os.getpid())
+attempt("64-bit entry point, which stays open", lambda: syscall(GETPID_64) == os.getpid())
 attempt("getpid by the 32-bit gate", lambda: gate32(GETPID_32) == os.getpid())
 attempt("unshare by the 32-bit gate", served(lambda: gate32(310, 0x40000000)))
 attempt("getpid as x32", lambda: syscall(X32 | GETPID_64) == os.getpid())

@@ -11,10 +11,14 @@ NAME = ARGS["program"]
 REAL = ARGS["path"]
 PRIMES = [5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97,
           101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193,
-          197, 199, 211, 223]
+          197, 199, 211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271]
 HERE = tempfile.mkdtemp(dir=ARGS.get("folder"))
 ONLY = ARGS.get("only")
 count = 0
+if ARGS.get("made_from"):
+    # A program that was not there before the sandbox was.
+    os.makedirs(os.path.dirname(REAL), exist_ok=True)
+    shutil.copy(ARGS["made_from"], REAL)
 
 
 def way(title, start):
@@ -101,6 +105,14 @@ def script(number):
     return run(place("script"), number)
 
 
+def script_of_a_loader(number):
+    """The kernel starts the loader, and nobody has asked for it."""
+    with open(place("loaded"), "w") as file:
+        file.write("#!" + ARGS["loader"] + " " + REAL + "\n")
+    os.chmod(place("loaded"), 0o755)
+    return run(place("loaded"), number)
+
+
 def memory_file(number):
     flags = 0 if not ARGS.get("inside") else 8
     fd = os.memfd_create("program", flags)
@@ -117,6 +129,59 @@ def descriptor(number):
 def descriptor_path(number):
     fd = os.open(REAL, os.O_PATH)
     return run("/proc/self/fd/" + str(fd), number, pass_fds=[fd])
+
+
+def link_to(target):
+    def start(number):
+        link = tempfile.mktemp(dir=HERE)
+        os.symlink(target, link)
+        return run(link, number)
+
+    return start
+
+
+def held_by_another(number):
+    """By a link of /proc to what another process holds open."""
+    fd = os.open(REAL, os.O_PATH)
+    path = f"/proc/{os.getpid()}/fd/{fd}"
+    return child(lambda: LIBC.execve(path.encode(), words(NAME, number), words()))
+
+
+def folder_moved_there(number):
+    """What is at the path was elsewhere when it was last looked at."""
+    folder, moved = os.path.dirname(REAL), place("moved")
+    os.rename(folder, moved)
+    try:
+        return run(os.path.join(moved, os.path.basename(REAL)), number)
+    finally:
+        os.rename(moved, folder)
+
+
+class Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+def masked(*calls):
+    """A filter of its own answers these calls, so that nobody else is asked."""
+    lines = [(0x20, 0, 0, 0)]
+    for call in calls:
+        lines += [(0x15, 0, 1, call), (0x06, 0, 0, 0x00050000)]
+    code = b"".join(struct.pack("HBBI", *line) for line in lines + [(0x06, 0, 0, 0x7FFF0000)])
+    program = Filter(len(code) // 8, code)
+    LIBC.prctl(38, 1, 0, 0, 0)
+    if LIBC.syscall(317, 1, 0, ctypes.byref(program)) < 0:
+        LIBC.prctl(22, 2, ctypes.byref(program), 0, 0)
+
+
+def loader_behind_a_filter(number):
+    """As the loader of the machine, by a path that another process has."""
+    path = f"/proc/{os.getpid()}/root{os.path.realpath(ARGS['loader'])}"
+
+    def become():
+        masked(218, 318, 334)
+        LIBC.execve(path.encode(), words("ld", REAL, number), words())
+
+    return child(become)
 
 
 def by_ctypes(number):
@@ -242,6 +307,19 @@ way("path of a descriptor", descriptor_path)
 way("detached grandchild", grandchild)
 way("path that changes", lambda n: race(REAL, NAME, n))
 way("loader by a path that changes", lambda n: race(ARGS["loader"], NAME, REAL, n))
+way("link through /proc/self/root", link_to("/proc/self/root" + REAL))
+way("link through /proc/thread-self/root", link_to("/proc/thread-self/root" + REAL))
+way("descriptor of another process", held_by_another)
+way("loader behind a filter", loader_behind_a_filter)
+way("loader by a link", lambda n: (
+    os.symlink("/proc/self/root" + ARGS["loader"], place("ld.so")), run(place("ld.so"), REAL, n))[1])
+way("script of a loader", script_of_a_loader)
+# A record has room for fewer words than these, and for shorter ones.
+way("loader with many options", lambda n: run(
+    ARGS["loader"], "--argv0", n, *["--inhibit-cache"] * 80, REAL, n))
+way("loader with a long path", lambda n: run(ARGS["loader"], "--argv0", n, "/." * 1000 + REAL, n))
+if ARGS.get("made_from"):
+    way("folder that was moved", folder_moved_there)
 if ARGS.get("busybox"):
     way("busybox", lambda n: run(ARGS["busybox"], NAME, n))
     way("busybox by another name", lambda n: (

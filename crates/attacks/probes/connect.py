@@ -1,17 +1,20 @@
-# Connects to what the host listens on. All addresses are this machine's own.
+# Connects to what the host listens on. All addresses are this machine's own. What must answer is waited for longer.
 import socket
+
+WAIT = ARGS.get("wait", 3)
+PATIENCE = max(PATIENCE, 2 * WAIT)
 
 
 def stream(family, address):
     with socket.socket(family, socket.SOCK_STREAM) as client:
-        client.settimeout(3)
+        client.settimeout(WAIT)
         client.connect(address)
         return client.recv(64).decode() == ARGS["greeting"]
 
 
 def datagram(family, address):
     with socket.socket(family, socket.SOCK_DGRAM) as client:
-        client.settimeout(3)
+        client.settimeout(WAIT)
         client.connect(address)
         client.send(b"hello")
         return client.recv(64).decode() == ARGS["greeting"]

@@ -1,4 +1,4 @@
-# One folder of the host, mounted twice: read-only and writable. Nothing crosses over.
+# One host directory, mounted twice: read-only and writable. Nothing crosses over.
 RO, RW = ARGS["read_only"], ARGS["writable"]
 RENAMEAT2, LINKAT, AT_FDCWD = 316, 265, -100
 RENAME_EXCHANGE, AT_SYMLINK_FOLLOW = 2, 0x400

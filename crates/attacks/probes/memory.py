@@ -2,6 +2,7 @@
 import mmap
 import resource
 import socket
+import threading
 
 TOTAL, STEP = ARGS["bytes"], 1 << 20
 PAGE = b"x" * STEP
@@ -29,6 +30,33 @@ def one_process():
         mapping = mmap.mmap(-1, STEP)
         written(mapping, STEP)
         kept.append(mapping)
+
+
+def without_main_thread():
+    """The process goes on, and looks as if it had ended."""
+    def take():
+        time.sleep(0.2)
+        try:
+            one_process()
+            hold()
+        except (OSError, MemoryError) as refused:
+            report("took all of it", False, name_of(refused))
+        report("end of the probe", True)
+        os._exit(0)
+
+    threading.Thread(target=take).start()
+    EXIT = 60 if os.uname().machine == "x86_64" else 93
+    LIBC.syscall(EXIT, 0)
+
+
+def children_without_main_thread():
+    share = TOTAL // ARGS["processes"]
+    for _ in range(ARGS["processes"]):
+        if os.fork() == 0:
+            globals()["TOTAL"] = share
+            globals()["report"] = lambda *_, **__: None
+            without_main_thread()
+    time.sleep(max(0, END - time.monotonic() - 1))
 
 
 def many_processes():
@@ -61,7 +89,7 @@ def memory_file():
 
 
 def fill_folder():
-    with open(os.path.join(ARGS["folder"], "fill"), "wb") as file:
+    with open(os.path.join(ARGS["folder"], ARGS.get("file", "fill")), "wb") as file:
         for _ in range(TOTAL // STEP):
             file.write(PAGE)
 
@@ -139,6 +167,23 @@ def remapped():
         ctypes.memset(address, 1, STEP)
 
 
+def page_tables():
+    """Reading memory that was never written takes no page but those of the page tables."""
+    MMAP, MADVISE, NO_HUGE_PAGES, PRIVATE, NORESERVE = 9, 28, 15, 0x22, 0x4000
+    described = 2 << 20
+    size = TOTAL // 4096 * described
+    start = syscall(MMAP, 0, size, 1, PRIVATE | NORESERVE, -1, 0)
+    syscall(MADVISE, start, size, NO_HUGE_PAGES)
+    for address in range(start, start + size, described):
+        ctypes.c_char.from_address(address).value
+
+
+def semaphores():
+    SEMGET, IN_ONE, EACH = 64, 32000, 64
+    for _ in range(TOTAL // (IN_ONE * EACH)):
+        syscall(SEMGET, 0, IN_ONE, 0o600)
+
+
 def untouched():
     for _ in range(TOTAL // (64 * STEP)):
         kept.append(mmap.mmap(-1, 64 * STEP, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
@@ -162,6 +207,8 @@ def read_files():
 WAYS = {
     "one process": one_process,
     "many processes": many_processes,
+    "without a main thread": without_main_thread,
+    "children without a main thread": children_without_main_thread,
     "shared mapping": shared_mapping,
     "memory file": memory_file,
     "folder": fill_folder,
@@ -170,6 +217,8 @@ WAYS = {
     "sockets": sockets,
     "tcp": tcp,
     "remapped": remapped,
+    "page tables": page_tables,
+    "semaphores": semaphores,
     "untouched": untouched,
     "read files": read_files,
 }

@@ -125,7 +125,8 @@ def become(name, seconds):
 
 
 def daemonise(name, seconds):
-    """A sleeper that left its session, its parent and its streams."""
+    """A sleeper that left its session, its parent and its streams. It has its name when this returns."""
+    started, starting = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -138,3 +139,6 @@ def daemonise(name, seconds):
             become(name, seconds)
         os._exit(0)
     os.waitpid(child, 0)
+    os.close(starting)
+    os.read(started, 1)
+    os.close(started)

@@ -15,6 +15,8 @@ for name in ("NPROC", "NOFILE", "AS", "MEMLOCK", "CORE", "MSGQUEUE", "SIGPENDING
         if hard == resource.RLIM_INFINITY:
             raise OSError(errno.EALREADY, "unlimited already")
         resource.setrlimit(kind, (hard + 1, hard + 1))
+        # A call may only pretend to succeed.
+        return resource.getrlimit(kind)[1] == hard + 1
 
     if hasattr(resource, "RLIMIT_" + name):
         attempt("raise RLIMIT_" + name, higher)

@@ -1,4 +1,4 @@
-# Leaves a program with the set-id bits in a folder of the host, in every way there is.
+# Leaves a program with the set-id bits in a host directory, in every way there is.
 OPEN, CREAT, CHMOD, FCHMOD, MKNOD, OPENAT, MKNODAT, FCHMODAT, FCHMODAT2, OPENAT2 = (
     2, 85, 90, 91, 133, 257, 259, 268, 452, 437,
 )

@@ -27,6 +27,19 @@ def storm():
             os._exit(0)
 
 
+def churn():
+    """The same without any that stay: there are never many of them."""
+    for _ in range(8):
+        if os.fork() == 0:
+            while time.monotonic() < END:
+                try:
+                    if os.fork() != 0:
+                        os._exit(0)
+                except BlockingIOError:
+                    time.sleep(0.001)
+            os._exit(0)
+
+
 def waiting_uninterruptibly():
     """A parent in vfork waits in state D for its child."""
     CLONE, CLONE_VFORK, SIGCHLD = 56, 0x4000, 17
@@ -40,6 +53,8 @@ def waiting_uninterruptibly():
 report("running", True)
 if WAY == "storm":
     storm()
+elif WAY == "churn":
+    churn()
 elif WAY == "uninterruptible":
     waiting_uninterruptibly()
 elif WAY == "daemons":
@@ -54,6 +69,7 @@ elif WAY == "stopped":
         os.kill(child, signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)
 
+report("begun", True)
 if os.fork() == 0:
     become(MARKER, SECONDS)
 while time.monotonic() < END:

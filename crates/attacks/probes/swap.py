@@ -6,8 +6,7 @@ os.makedirs("d", exist_ok=True)
 os.makedirs(ARGS["target"], exist_ok=True)
 os.symlink(ARGS["target"], "link")
 report("swapping", True)
-end = time.monotonic() + ARGS["seconds"]
-while time.monotonic() < end:
+while not os.path.exists("stop"):
     syscall(RENAMEAT2, AT_FDCWD, b"d", AT_FDCWD, b"link", RENAME_EXCHANGE)
     if random.random() < 0.2:
         time.sleep(random.random() / 200)

@@ -45,13 +45,15 @@ def refuse_calls(calls, prctls):
     syscall(SECCOMP, 1, 0, struct.pack("HxxxxxxQ", len(filters), ctypes.addressof(code)))
 
 
-if "user_namespaces" in ARGS or ARGS.get("hide_cgroups"):
+if any(name in ARGS for name in ("user_namespaces", "hide_cgroups", "cover")):
     enter_user_namespace()
 if "user_namespaces" in ARGS:
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
         file.write(str(ARGS["user_namespaces"]))
 if ARGS.get("hide_cgroups"):
     syscall(MOUNT, b"none", b"/sys/fs/cgroup", b"tmpfs", 0, b"")
+for path in ARGS.get("cover", []):
+    syscall(MOUNT, b"/dev/null", path.encode(), b"", 0x1000, b"")
 if "calls" in ARGS:
     refuse_calls(ARGS["calls"], ARGS.get("prctls", []))
 os.execv(ARGS["program"][0], ARGS["program"])

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use brig_sandbox::SessionConfig;
 use serde_json::json;
 
-use crate::ground::{Ground, request};
 use crate::owner::{self, Task};
+use crate::target::{AttackTarget, request};
 use crate::{fence::Fence, probe};
 
 #[macro_export]
 macro_rules! environment {
-    ($ground:path) => {
-        $crate::attacks!($ground, environment:
+    ($target:path) => {
+        $crate::attacks!($target, environment:
             the_callers_environment_stays_outside,
             loader_and_interpreter_variables_are_refused,
             a_library_named_by_the_caller_is_not_loaded,
@@ -69,7 +69,7 @@ const REFUSED: [&str; 30] = [
 ];
 
 /// The variables of the process that owns the sandbox.
-pub async fn the_callers_environment_stays_outside(ground: &Ground) {
+pub async fn the_callers_environment_stays_outside(target: &AttackTarget) {
     let names: Vec<&str> = SECRETS.iter().map(|(name, _)| *name).collect();
     let args = json!({"names": names});
     let set = SECRETS
@@ -79,11 +79,11 @@ pub async fn the_callers_environment_stays_outside(ground: &Ground) {
     let mut control = control.run(&probe!("environment"), &args).whole();
 
     let task = Task::run(
-        ground.config(SessionConfig::default()),
+        target.config(SessionConfig::default()),
         &probe!("environment"),
         &args,
     );
-    let answer = owner::run(&ground.owner, &[], &task, &SECRETS);
+    let answer = owner::run(&target.owner, &[], &task, &SECRETS);
     assert_eq!(answer.error, None, "{answer:?}");
     let mut inside = answer.attempts().whole();
     for attempts in [&mut control, &mut inside] {
@@ -93,7 +93,7 @@ pub async fn the_callers_environment_stays_outside(ground: &Ground) {
 }
 
 /// Variables that the caller names himself, for the session and for one execution.
-pub async fn loader_and_interpreter_variables_are_refused(ground: &Ground) {
+pub async fn loader_and_interpreter_variables_are_refused(target: &AttackTarget) {
     let good = ("GREETING".to_owned(), "hello".to_owned());
     for name in REFUSED {
         let bad = (name.to_owned(), "/tmp/evil".to_owned());
@@ -102,22 +102,22 @@ pub async fn loader_and_interpreter_variables_are_refused(ground: &Ground) {
             env: vec![good.clone(), bad.clone()],
             ..SessionConfig::default()
         };
-        if let Ok(report) = ground
+        if let Ok(report) = target
             .report(with_session, &probe!("environment"), &args)
             .await
         {
-            let seen = crate::ground::attempts(&report).whole();
+            let seen = crate::target::attempts(&report).whole();
             assert!(!seen.ok(name), "{name} of the session arrived");
             assert!(
                 seen.ok("GREETING"),
                 "the harmless one beside {name} must arrive"
             );
         }
-        let session = ground.session(SessionConfig::default()).await;
+        let session = target.session(SessionConfig::default()).await;
         let mut asked = request(&probe!("environment"), &args);
         asked.env = vec![good.clone(), bad];
         if let Ok(running) = session.start(asked).await {
-            let seen = crate::ground::attempts(&running.wait().await.unwrap()).whole();
+            let seen = crate::target::attempts(&running.wait().await.unwrap()).whole();
             assert!(!seen.ok(name), "{name} of the request arrived");
             assert!(
                 seen.ok("GREETING"),
@@ -131,14 +131,14 @@ pub async fn loader_and_interpreter_variables_are_refused(ground: &Ground) {
         ..SessionConfig::default()
     };
     let args = json!({"names": ["GREETING"]});
-    ground
+    target
         .run_with(harmless, &probe!("environment"), &args)
         .await
         .assert_all_worked();
 }
 
 /// What the filter is for: a library that would run in every program.
-pub async fn a_library_named_by_the_caller_is_not_loaded(ground: &Ground) {
+pub async fn a_library_named_by_the_caller_is_not_loaded(target: &AttackTarget) {
     let missing = "/nonexistent/evil.so";
     // The loader complains about a library that it was told to load and cannot find.
     let outside = crate::fence::bounded(10, ["/bin/true".into()])
@@ -156,12 +156,12 @@ pub async fn a_library_named_by_the_caller_is_not_loaded(ground: &Ground) {
         ..SessionConfig::default()
     };
     let asked = brig_sandbox::Request::command(["/bin/true"]);
-    if let Ok(report) = ground
+    if let Ok(report) = target
         .sandbox
-        .run_once(&crate::ground::agent(), config, asked)
+        .run_once(&crate::target::agent(), config, asked)
         .await
     {
-        let outcome = report.outcome.unwrap();
+        let outcome = report.outcome;
         assert!(!String::from_utf8_lossy(&outcome.stderr.bytes).contains("evil.so"));
     }
 }

@@ -8,13 +8,13 @@ use brig_sandbox::{Request, SessionConfig};
 use serde_json::json;
 
 use crate::fence::Fence;
-use crate::ground::{Ground, run_in};
+use crate::target::{AttackTarget, run_in};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! filesystem {
-    ($ground:path) => {
-        $crate::attacks!($ground, filesystem:
+    ($target:path) => {
+        $crate::attacks!($target, filesystem:
             host_files_are_out_of_reach,
             nothing_of_the_host_is_found_by_looking_everywhere,
             sessions_do_not_see_each_others_files,
@@ -26,7 +26,7 @@ macro_rules! filesystem {
 }
 
 /// Attack 1.
-pub async fn host_files_are_out_of_reach(ground: &Ground) {
+pub async fn host_files_are_out_of_reach(target: &AttackTarget) {
     let marker = host::marker();
     let scratch = host::scratch();
     let home = tempfile::Builder::new()
@@ -52,7 +52,7 @@ pub async fn host_files_are_out_of_reach(ground: &Ground) {
     let args = json!({"targets": targets});
 
     let control = Fence::plain().run(&probe!("read"), &args).whole();
-    let inside = ground.run(&probe!("read"), &args).await;
+    let inside = target.run(&probe!("read"), &args).await;
     inside.assert_held_except(&control, |attempt| {
         (attempt.attempt == "shadow" && !host::is_root())
             .then(|| "an ordinary user may not read /etc/shadow anyway".into())
@@ -68,7 +68,7 @@ fn home() -> std::path::PathBuf {
 }
 
 /// Attack 1, without knowing where to look.
-pub async fn nothing_of_the_host_is_found_by_looking_everywhere(ground: &Ground) {
+pub async fn nothing_of_the_host_is_found_by_looking_everywhere(target: &AttackTarget) {
     let scratch = host::scratch();
     let name = host::marker();
     fs::write(scratch.path().join(&name), "x").unwrap();
@@ -79,20 +79,20 @@ pub async fn nothing_of_the_host_is_found_by_looking_everywhere(ground: &Ground)
         .whole()
         .assert_all_worked();
     let all = json!({"roots": ["/"], "name": name});
-    ground.run(&probe!("walk"), &all).await.assert_all_failed();
+    target.run(&probe!("walk"), &all).await.assert_all_failed();
 }
 
 /// Attack 1: another session's workspace.
-pub async fn sessions_do_not_see_each_others_files(ground: &Ground) {
+pub async fn sessions_do_not_see_each_others_files(target: &AttackTarget) {
     let marker = host::marker();
-    let owner = ground.session(SessionConfig::default()).await;
-    let other = ground.session(SessionConfig::default()).await;
+    let owner = target.session(SessionConfig::default()).await;
+    let other = target.session(SessionConfig::default()).await;
     let script = format!("for d in /workspace /tmp /dev/shm; do echo {marker} > $d/secret; done");
     let wrote = owner
         .run(vec!["sh".into(), "-c".into(), script])
         .await
         .unwrap();
-    assert!(wrote.outcome.unwrap().success());
+    assert!(wrote.outcome.success());
 
     let places = ["/workspace/secret", "/tmp/secret", "/dev/shm/secret"];
     let targets: Vec<_> = places
@@ -108,7 +108,7 @@ pub async fn sessions_do_not_see_each_others_files(ground: &Ground) {
 }
 
 /// Attack 3.
-pub async fn proc_shows_only_the_confined_root(ground: &Ground) {
+pub async fn proc_shows_only_the_confined_root(target: &AttackTarget) {
     let marker = host::marker();
     let scratch = host::scratch();
     let secret = scratch.path().join("secret");
@@ -135,7 +135,7 @@ pub async fn proc_shows_only_the_confined_root(ground: &Ground) {
 
     // In a PID namespace of its own process 1 is the prober's, as it is inside.
     let control = Fence::processes().run(&probe!("read"), &args).whole();
-    let inside = ground.run(&probe!("read"), &args).await;
+    let inside = target.run(&probe!("read"), &args).await;
     inside.assert_held_except(&control, |attempt| {
         (attempt.attempt.starts_with("/workspace") || attempt.attempt.contains("/task/1/"))
             .then(|| "the host has no such folder".into())
@@ -143,7 +143,7 @@ pub async fn proc_shows_only_the_confined_root(ground: &Ground) {
 }
 
 /// Attack 4: a descriptor that its owner forgot to close, CVE-2024-21626.
-pub async fn no_descriptor_of_the_host_is_inherited(ground: &Ground) {
+pub async fn no_descriptor_of_the_host_is_inherited(target: &AttackTarget) {
     let marker = host::marker();
     let scratch = host::scratch();
     let folder = scratch.path().join(&marker);
@@ -165,11 +165,11 @@ pub async fn no_descriptor_of_the_host_is_inherited(ground: &Ground) {
             "the leak is not there to be found: {control:#?}"
         );
     }
-    ground
+    target
         .run(&probe!("descriptors"), &args)
         .await
         .assert_all_failed();
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     run_in(&session, &probe!("descriptors"), &args)
         .await
         .assert_all_failed();
@@ -178,7 +178,7 @@ pub async fn no_descriptor_of_the_host_is_inherited(ground: &Ground) {
 }
 
 /// Attack 5: CVE-2019-5736.
-pub async fn the_launcher_is_not_overwritten(ground: &Ground) {
+pub async fn the_launcher_is_not_overwritten(target: &AttackTarget) {
     let scratch = host::scratch();
     let victim = scratch.path().join("sleep");
     fs::copy("/bin/sleep", &victim).unwrap();
@@ -194,7 +194,7 @@ pub async fn the_launcher_is_not_overwritten(ground: &Ground) {
     );
 
     let launcher = host::digest("/proc/self/exe");
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     run_in(&session, &probe!("launcher"), &json!({}))
         .await
         .assert_all_failed();
@@ -215,7 +215,7 @@ pub async fn the_launcher_is_not_overwritten(ground: &Ground) {
     }
     assert_eq!(host::digest("/proc/self/exe"), launcher);
     let after = session.run(vec!["/bin/true".into()]).await.unwrap();
-    assert!(after.outcome.unwrap().success(), "the session still works");
+    assert!(after.outcome.success(), "the session still works");
     session.destroy().await.unwrap();
     assert!(Path::new("/proc/self/exe").exists());
 }

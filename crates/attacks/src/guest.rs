@@ -4,27 +4,27 @@ use brig_sandbox::SessionConfig;
 use serde_json::json;
 
 use crate::fence::Fence;
-use crate::ground::{Ground, run_in};
+use crate::target::{AttackTarget, run_in};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! guest {
-    ($ground:path) => {
-        $crate::attacks!($ground, guest:
+    ($target:path) => {
+        $crate::attacks!($target, guest:
             the_keeper_cannot_be_read_traced_or_stopped,
             killing_everybody_reaches_only_oneself,
         );
     };
 }
 
-pub async fn the_keeper_cannot_be_read_traced_or_stopped(ground: &Ground) {
+pub async fn the_keeper_cannot_be_read_traced_or_stopped(target: &AttackTarget) {
     // The same attempts on a process that nobody protects.
     let control = Fence::processes()
         .run(&probe!("guest"), &json!({"victim": true}))
         .whole();
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     let mut inside = run_in(&session, &probe!("guest"), &json!({})).await;
-    if ground.own_kernel {
+    if target.own_kernel {
         // gVisor shows these of any process of the same user. See SECURITY.md.
         for shown in [
             "read environment",
@@ -41,19 +41,19 @@ pub async fn the_keeper_cannot_be_read_traced_or_stopped(ground: &Ground) {
         .run(vec!["echo".into(), "alive".into()])
         .await
         .unwrap();
-    assert_eq!(after.outcome.unwrap().stdout.bytes, b"alive\n");
+    assert_eq!(after.outcome.stdout.bytes, b"alive\n");
     session.destroy().await.unwrap();
 }
 
 /// `kill(-1)` from one execution must not reach another one, nor the session itself.
-pub async fn killing_everybody_reaches_only_oneself(ground: &Ground) {
+pub async fn killing_everybody_reaches_only_oneself(target: &AttackTarget) {
     let (outer, marker) = (host::marker(), host::marker());
     let control = Fence::processes()
         .run(&probe!("killall"), &json!({"marker": outer}))
         .whole();
     control.assert_all_worked();
 
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     let beside = session
         .start(brig_sandbox::Request::command([
             "sh",
@@ -64,7 +64,7 @@ pub async fn killing_everybody_reaches_only_oneself(ground: &Ground) {
         .unwrap();
     let inside = run_in(&session, &probe!("killall"), &json!({"marker": marker})).await;
     inside.assert_all_worked();
-    let outcome = beside.wait().await.unwrap().outcome.unwrap();
+    let outcome = beside.wait().await.unwrap().outcome;
     assert_eq!(
         outcome.stdout.bytes, b"beside\n",
         "the execution beside it goes on"

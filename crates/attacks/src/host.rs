@@ -1,4 +1,4 @@
-//! The machine outside: what it has, and what is left on it.
+//! The host: what it has, and what is left on it.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ pub fn marker() -> String {
     format!("brig-attack-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// A folder that everybody can enter and read, so that only the sandbox stands before it.
+/// A directory that everybody can enter and read, so that only the sandbox protects it.
 pub fn scratch() -> tempfile::TempDir {
     let folder = tempfile::Builder::new()
         .prefix("brig-attack-")
@@ -33,7 +33,7 @@ pub fn open_scratch() -> tempfile::TempDir {
     folder
 }
 
-/// The processes that go by this name.
+/// The processes with this name.
 pub fn processes_named(name: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -45,7 +45,7 @@ pub fn processes_named(name: &str) -> Vec<i32> {
         .collect()
 }
 
-/// The kernels of gVisor that have this text in the memory of what they run.
+/// The gVisor kernels with this text in the memory of their programs.
 pub fn kernels_with(text: &str) -> usize {
     let kernels = processes_named("runsc-sandbox").into_iter();
     kernels
@@ -75,7 +75,9 @@ fn holds(file: &fs::File, text: &[u8]) -> bool {
         let end = seek(file, SeekFrom::Hole(start)).unwrap_or(start);
         at = start;
         while at < end {
-            let wanted = buffer.len().min((end - at) as usize);
+            let wanted = buffer
+                .len()
+                .min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let read = file.read_at(&mut buffer[..wanted], at).unwrap_or(0);
             if read == 0 {
                 return false;
@@ -86,7 +88,7 @@ fn holds(file: &fs::File, text: &[u8]) -> bool {
             {
                 return true;
             }
-            // What lies across the border of two reads is found by the next.
+            // A text that crosses the boundary of two reads is found by the next one.
             at += if at + (read as u64) < end {
                 (read - text.len()) as u64
             } else {
@@ -97,7 +99,7 @@ fn holds(file: &fs::File, text: &[u8]) -> bool {
     false
 }
 
-/// Ends a process that a control left behind on purpose.
+/// Kills a process that a positive control left behind on purpose.
 pub fn end(pid: i32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -115,7 +117,7 @@ pub fn status_number(pid: u32, field: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Says what could not be shown here and why. Never silent.
+/// Reports what could not be tested here, and why.
 pub fn skip(what: &str) {
     let test = std::thread::current().name().unwrap_or("attack").to_owned();
     let line = format!("SKIP attacks {test}: {what}");

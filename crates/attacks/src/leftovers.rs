@@ -3,21 +3,22 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use brig_sandbox::{Backend, Request, Sandbox, SessionConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, agent};
 use crate::owner::{self, Task};
+use crate::target::{AttackTarget, agent};
 
 #[macro_export]
 macro_rules! leftovers {
-    ($ground:path) => {
-        $crate::attacks!($ground, leftovers:
+    ($target:path) => {
+        $crate::attacks!($target, leftovers:
             cycles_leave_nothing_behind,
             failures_at_every_step_leave_nothing_behind,
-            a_crowd_with_failures_leaves_nothing_behind,
+            many_at_once_with_failures_leave_nothing_behind,
         );
     };
 }
@@ -89,14 +90,14 @@ fn folders_named(folder: &Path, start: &str, depth: usize) -> usize {
 }
 
 /// Attack 64: thousands of times in `scripts/soak`, a few times here.
-pub async fn cycles_leave_nothing_behind(ground: &Ground) {
-    let answer = owner::ask(&ground.owner, &[], &Task::Cycles { count: 100 }, &[]);
+pub async fn cycles_leave_nothing_behind(target: &AttackTarget) {
+    let answer = owner::ask(&target.owner, &[], &Task::Cycles { count: 100 }, &[]);
     check(&answer, 100);
 }
 
 /// Attack 65: descriptors run out a little later each time.
-pub async fn failures_at_every_step_leave_nothing_behind(ground: &Ground) {
-    let answer = owner::ask(&ground.owner, &[], &Task::Starve { most: 200 }, &[]);
+pub async fn failures_at_every_step_leave_nothing_behind(target: &AttackTarget) {
+    let answer = owner::ask(&target.owner, &[], &Task::Starve { most: 200 }, &[]);
     check(&answer, 1);
     assert!(
         answer["failed"].as_u64().unwrap() > 3,
@@ -105,8 +106,8 @@ pub async fn failures_at_every_step_leave_nothing_behind(ground: &Ground) {
 }
 
 /// Attack 65: many at once, some of which cannot be made.
-pub async fn a_crowd_with_failures_leaves_nothing_behind(ground: &Ground) {
-    let answer = owner::ask(&ground.owner, &[], &Task::Crowd { count: 100 }, &[]);
+pub async fn many_at_once_with_failures_leave_nothing_behind(target: &AttackTarget) {
+    let answer = owner::ask(&target.owner, &[], &Task::Crowd { count: 100 }, &[]);
     check(&answer, 90);
     assert!(
         answer["failed"].as_u64().unwrap() >= 1,
@@ -192,7 +193,7 @@ pub async fn crowd(backend: Arc<dyn Backend>, count: usize) -> Value {
             let report = sandbox
                 .run_once(&agent(), SessionConfig::default(), asked)
                 .await;
-            report.is_ok_and(|report| report.outcome.is_some_and(|outcome| outcome.success()))
+            report.is_ok_and(|report| report.outcome.success())
         });
     }
     let results = tasks.join_all().await;
@@ -220,18 +221,18 @@ async fn living(sandbox: &Sandbox) -> Traces {
     traces
 }
 
-/// The kernel takes a moment to let go.
+/// The kernel takes a moment to let go, and Tokio's idle threads stay for ten seconds.
 async fn settle(wanted: Option<&Traces>) -> Traces {
-    for _ in 0..100 {
+    let Some(wanted) = wanted else {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        return Traces::here();
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
         let now = Traces::here();
-        if wanted.is_none_or(|wanted| now.within(wanted)) {
-            if wanted.is_some() {
-                return now;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            return Traces::here();
+        if now.within(wanted) || Instant::now() > end {
+            return now;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Traces::here()
 }

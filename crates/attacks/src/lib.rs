@@ -1,12 +1,12 @@
 //! Attacks that every backend must survive.
 //!
-//! An attack is a small program, a *probe*, that tries one thing in several ways and says for
-//! each attempt whether it worked. The same probe is run twice: inside a sandbox, where every
-//! attempt must fail, and in a *fence* outside, where it must succeed. Only the second run gives
-//! the first one its meaning.
+//! An attack is a small program, a *probe*, that tries one thing in several ways and reports for each attempt
+//! whether it worked. The same probe is run twice: in a sandbox, where every attempt must fail, and in a
+//! *fence* outside, where it must succeed. The second run is the positive control: it shows that the attack
+//! works.
 //!
 //! The attacks are written against [`brig_sandbox::Backend`]; `tests/` runs them on the native
-//! backend, and another backend joins with one `ground` function and the same macros.
+//! backend, and another backend joins with one `target` function and the same macros.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,10 +14,11 @@
 )]
 
 pub mod fence;
-pub mod ground;
 pub mod host;
 pub mod owner;
 pub mod probe;
+pub mod swapper;
+pub mod target;
 
 pub mod commands;
 pub mod environment;
@@ -36,23 +37,26 @@ pub mod namespaces;
 pub mod output;
 pub mod privileges;
 pub mod processes;
+pub mod propagation;
 pub mod readonly;
 pub mod rootfs;
 pub mod saving;
+pub mod secrets;
+pub mod starts;
 pub mod stubborn;
 
-pub use ground::Ground;
+pub use target::AttackTarget;
 
-/// One `#[tokio::test]` for each named attack of a module, on the given ground.
+/// One `#[tokio::test]` for each named attack of a module, against the given target.
 #[macro_export]
 macro_rules! attacks {
-    ($ground:path, $module:ident: $($name:ident),+ $(,)?) => {
+    ($target:path, $module:ident: $($name:ident),+ $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                // One that can't be had here says so itself.
-                if let Some(ground) = Option::<$crate::Ground>::from($ground()) {
-                    $crate::$module::$name(&ground).await;
+                // A target that does not exist here reports that itself.
+                if let Some(target) = Option::<$crate::AttackTarget>::from($target()) {
+                    $crate::$module::$name(&target).await;
                 }
             }
         )+

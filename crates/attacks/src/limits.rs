@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use brig_sandbox::config::{Limit, MIB};
-use brig_sandbox::{Control, KillReason, Limits, SessionConfig};
+use brig_sandbox::{Control, KillReason, Limits, Report, Sandbox, SessionConfig, Strength};
 use serde_json::json;
 
 use crate::fence::Fence;
-use crate::ground::{Ground, attempts, request, run_in};
+use crate::target::{AttackTarget, agent, attempts, mount_spec, request, run_in};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! limits {
-    ($ground:path) => {
-        $crate::attacks!($ground, limits:
+    ($target:path) => {
+        $crate::attacks!($target, limits:
             process_and_thread_bombs_meet_their_cap,
             an_exponential_bomb_leaves_the_host_responsive,
             spinning_on_every_core_is_held_to_the_quota,
@@ -21,6 +21,7 @@ macro_rules! limits {
             more_processors_cannot_be_taken,
             the_disk_cap_holds_in_every_way,
             names_and_attributes_count_as_well,
+            what_the_host_gave_to_write_is_not_said_to_be_limited,
             descriptors_and_kernel_objects_run_out_inside_only,
             deep_folders_harm_nobody,
         );
@@ -28,8 +29,8 @@ macro_rules! limits {
 }
 
 /// A limit that is asked for where it can be held, and a default where it cannot.
-fn wish<T>(ground: &Ground, control: Control, value: T) -> Limit<T> {
-    if ground.enforces(control) {
+fn wish<T>(target: &AttackTarget, control: Control, value: T) -> Limit<T> {
+    if target.enforces(control) {
         Limit::asked(value)
     } else {
         Limit::default_of(value)
@@ -44,7 +45,7 @@ fn with(limits: Limits) -> SessionConfig {
 }
 
 /// Attack 59.
-pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
+pub async fn process_and_thread_bombs_meet_their_cap(target: &AttackTarget) {
     let cap = 64;
     for kind in ["processes", "threads"] {
         let args = json!({"kind": kind, "most": 4 * cap, "seconds": 10});
@@ -54,12 +55,12 @@ pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
             .assert_all_worked();
 
         let limits = Limits {
-            processes: wish(ground, Control::Processes, cap),
+            processes: wish(target, Control::Processes, cap),
             // What they take before a watcher looks must not break another limit first.
             memory_bytes: Limit::default_of(2048 * MIB),
             ..Limits::default()
         };
-        let session = ground.session(with(limits)).await;
+        let session = target.session(with(limits)).await;
         let args = json!({"kind": kind, "most": 4 * cap, "seconds": 10, "hold": 5});
         let report = session
             .start(request(&probe!("bomb"), &args))
@@ -74,10 +75,11 @@ pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
             .find(|state| state.control == Control::Processes);
         assert_eq!(
             named.map(|state| state.strength),
-            Some(ground.strength(Control::Processes)),
+            Some(target.strength(Control::Processes)),
             "{named:?}"
         );
-        if ground.enforces(Control::Processes) {
+        // In a kernel of its own the guest counts them.
+        if target.enforces(Control::Processes) && !target.own_kernel {
             let inside = attempts(&report).whole();
             let found = inside.get("all of them");
             assert!(!found.ok, "{kind}: {found:?}");
@@ -88,7 +90,7 @@ pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
             );
         } else {
             // Nothing refuses them; whoever watches ends it.
-            let killed = report.outcome.unwrap().killed;
+            let killed = report.outcome.killed;
             assert_eq!(killed, Some(KillReason::Processes { limit: cap }), "{kind}");
         }
         // The budget is back afterwards.
@@ -96,25 +98,25 @@ pub async fn process_and_thread_bombs_meet_their_cap(ground: &Ground) {
             .run(vec!["sh".into(), "-c".into(), "true & true & wait".into()])
             .await;
         match after {
-            Ok(report) => assert!(report.outcome.unwrap().success()),
+            Ok(report) => assert!(report.outcome.success()),
             // Where nothing refuses them, the whole sandbox may have had to go.
             Err(error) => assert!(
-                ground.own_kernel && error.code() == "backend.lost",
+                target.own_kernel && error.code() == "backend.lost",
                 "{error}"
             ),
         }
-        ground.clear_away(session).await;
+        target.clear_away(session).await;
     }
 }
 
 /// Attack 59, the classic form.
-pub async fn an_exponential_bomb_leaves_the_host_responsive(ground: &Ground) {
+pub async fn an_exponential_bomb_leaves_the_host_responsive(target: &AttackTarget) {
     let limits = Limits {
-        processes: wish(ground, Control::Processes, 100),
+        processes: wish(target, Control::Processes, 100),
         timeout: Limit::asked(Duration::from_secs(20)),
         ..Limits::default()
     };
-    let session = ground.session(with(limits)).await;
+    let session = target.session(with(limits)).await;
     let args = json!({"seconds": 5});
     let running = session
         .start(request(&probe!("exponential"), &args))
@@ -139,22 +141,22 @@ pub async fn an_exponential_bomb_leaves_the_host_responsive(ground: &Ground) {
     );
     let alive = session.cancel(running.id());
     let start = Instant::now();
-    let outcome = running.wait().await.unwrap().outcome.unwrap();
+    let outcome = running.wait().await.unwrap().outcome;
     // It was still burning, or whoever watches put it out.
     let put_out = match outcome.killed {
         Some(KillReason::Processes { .. }) => true,
-        Some(KillReason::Memory { .. }) => !ground.enforces(Control::Memory),
+        Some(KillReason::Memory { .. }) => !target.enforces(Control::Memory),
         _ => false,
     };
     assert!(alive || put_out, "{outcome:?}");
     // gVisor of 2022 may hang when it is ended in a storm; then the engine waits before it kills.
-    let soon = Duration::from_secs(if ground.own_kernel { 90 } else { 4 });
+    let soon = Duration::from_secs(if target.own_kernel { 90 } else { 4 });
     assert!(start.elapsed() < soon, "{:?}", start.elapsed());
-    ground.clear_away(session).await;
+    target.clear_away(session).await;
 }
 
 /// Attack 61.
-pub async fn spinning_on_every_core_is_held_to_the_quota(ground: &Ground) {
+pub async fn spinning_on_every_core_is_held_to_the_quota(target: &AttackTarget) {
     let cores = std::thread::available_parallelism().unwrap().get();
     if cores < 2 {
         return host::skip("there is only one processor, so one cannot take too many");
@@ -164,10 +166,10 @@ pub async fn spinning_on_every_core_is_held_to_the_quota(ground: &Ground) {
         |attempts: &crate::probe::Attempts| attempts.get("spun").value.as_f64().unwrap() / 3.0;
     let control = spun(&Fence::processes().run(&probe!("spin"), &args).whole());
     let limits = Limits {
-        cpus: wish(ground, Control::Cpu, 1.0),
+        cpus: wish(target, Control::Cpu, 1.0),
         ..Limits::default()
     };
-    let one = spun(&ground.run_with(with(limits), &probe!("spin"), &args).await);
+    let one = spun(&target.run_with(with(limits), &probe!("spin"), &args).await);
     assert!(one < 1.25, "{one} processors instead of one");
     if control < 1.3 {
         host::skip(&format!(
@@ -178,7 +180,7 @@ pub async fn spinning_on_every_core_is_held_to_the_quota(ground: &Ground) {
         cpus: Limit::asked(0.5),
         ..Limits::default()
     };
-    match ground.report(with(half), &probe!("spin"), &args).await {
+    match target.report(with(half), &probe!("spin"), &args).await {
         Ok(report) => {
             let used = spun(&attempts(&report).whole());
             assert!(used < 0.75, "{used} processors instead of a half");
@@ -191,15 +193,15 @@ pub async fn spinning_on_every_core_is_held_to_the_quota(ground: &Ground) {
 }
 
 /// Attack 61: the neighbour.
-pub async fn another_session_keeps_its_share(ground: &Ground) {
+pub async fn another_session_keeps_its_share(target: &AttackTarget) {
     let cores = std::thread::available_parallelism().unwrap().get();
     let limits = Limits {
-        cpus: wish(ground, Control::Cpu, 1.0),
+        cpus: wish(target, Control::Cpu, 1.0),
         ..Limits::default()
     };
     let (greedy, modest) = (
-        ground.session(with(limits.clone())).await,
-        ground.session(with(limits)).await,
+        target.session(with(limits.clone())).await,
+        target.session(with(limits)).await,
     );
     let burn = json!({"processes": cores * 8, "seconds": 6});
     let burning = greedy.start(request(&probe!("spin"), &burn)).await.unwrap();
@@ -211,7 +213,7 @@ pub async fn another_session_keeps_its_share(ground: &Ground) {
     burning.wait().await.unwrap();
     greedy.destroy().await.unwrap();
     modest.destroy().await.unwrap();
-    if !ground.enforces(Control::Cpu) {
+    if !target.enforces(Control::Cpu) {
         return host::skip(&format!(
             "the share of a neighbour ({share:.2}): nothing enforces it here"
         ));
@@ -223,7 +225,7 @@ pub async fn another_session_keeps_its_share(ground: &Ground) {
 }
 
 /// Attack 61: affinity, where whole processors are what is given.
-pub async fn more_processors_cannot_be_taken(ground: &Ground) {
+pub async fn more_processors_cannot_be_taken(target: &AttackTarget) {
     let cores = std::thread::available_parallelism().unwrap().get();
     if cores < 2 {
         return host::skip("there is only one processor, so there are no more to take");
@@ -237,29 +239,29 @@ pub async fn more_processors_cannot_be_taken(ground: &Ground) {
         control.ok("more processors"),
         "outside, affinity is only a wish: {control:#?}"
     );
-    let inside = ground.run(&probe!("affinity"), &args).await;
+    let inside = target.run(&probe!("affinity"), &args).await;
     if inside.get("processors").value.as_array().unwrap().len() == 1 {
         assert!(!inside.ok("more processors"), "{inside:#?}");
     } else {
         assert!(
-            ground.enforces(Control::Cpu),
+            target.enforces(Control::Cpu),
             "all processors are there and nothing holds them"
         );
     }
 }
 
 /// Attack 60 and 63: bytes.
-pub async fn the_disk_cap_holds_in_every_way(ground: &Ground) {
+pub async fn the_disk_cap_holds_in_every_way(target: &AttackTarget) {
     let ways = ["written", "allocated", "many small", "mapped", "unlinked"];
-    fill(ground, &ways).await;
+    fill(target, &ways).await;
 }
 
 /// Attack 63: what has no bytes of its own.
-pub async fn names_and_attributes_count_as_well(ground: &Ground) {
-    fill(ground, &["empty files", "attributes"]).await;
+pub async fn names_and_attributes_count_as_well(target: &AttackTarget) {
+    fill(target, &["empty files", "attributes"]).await;
 }
 
-async fn fill(ground: &Ground, ways: &[&str]) {
+async fn fill(target: &AttackTarget, ways: &[&str]) {
     let (cap, twice) = (16 * MIB, 32 * MIB);
     let scratch = host::open_scratch();
     for &way in ways {
@@ -286,7 +288,7 @@ async fn fill(ground: &Ground, ways: &[&str]) {
                 disk_bytes: Limit::asked(cap),
                 ..Limits::default()
             };
-            let session = ground.session(with(limits)).await;
+            let session = target.session(with(limits)).await;
             let inside = run_in(&session, &probe!("fill"), &args(folder, many)).await;
             let found = inside.get(way);
             assert!(!found.ok, "{way} in {folder} went past the cap");
@@ -300,13 +302,77 @@ async fn fill(ground: &Ground, ways: &[&str]) {
     }
 }
 
+/// A directory of the host is not counted. So a limit that was asked for is refused with it, until it
+/// is given up by name, and no result says that it holds.
+pub async fn what_the_host_gave_to_write_is_not_said_to_be_limited(target: &AttackTarget) {
+    let (cap, more) = (4 * MIB, 6 * MIB);
+    let limits = |disk_bytes| Limits {
+        disk_bytes,
+        ..Limits::default()
+    };
+    let args =
+        |folder: &str| json!({"folder": folder, "bytes": more, "count": 50, "way": "unlinked"});
+    let stated = |report: &Report| {
+        let disk = report
+            .enforcement
+            .iter()
+            .find(|s| s.control == Control::Disk);
+        disk.map(|state| state.strength)
+    };
+    let scratch = host::open_scratch();
+    for as_workspace in [true, false] {
+        let given = |disk, writable: bool| {
+            let mut config = with(limits(disk));
+            if as_workspace {
+                config.workspace = writable.then(|| scratch.path().to_owned());
+            } else {
+                config.mounts = vec![mount_spec(scratch.path(), "/mnt/data", writable)];
+            }
+            target.config(config)
+        };
+        let sandbox = Sandbox::builder(target.backend.clone()).build().unwrap();
+        let agent = &agent();
+        let create = |config| sandbox.create_session(agent, None, config);
+        let refused = create(given(Limit::asked(cap), true)).await.unwrap_err();
+        assert_eq!(refused.code(), "policy.unenforceable", "{refused}");
+        assert!(refused.to_string().contains("disk (absent: "), "{refused}");
+
+        // Control: it is writable that makes the difference.
+        let session = create(given(Limit::asked(cap), false)).await.unwrap();
+        let report = session.start(request(&probe!("fill"), &args("/tmp"))).await;
+        let report = report.unwrap().wait().await.unwrap();
+        assert_eq!(stated(&report), Some(Strength::Enforced));
+        assert!(!attempts(&report).get("unlinked").ok, "the cap holds");
+        session.destroy().await.unwrap();
+
+        let mut waived = given(Limit::asked(cap), true);
+        waived.waive.insert(Control::Disk);
+        let folder = if as_workspace {
+            "/workspace"
+        } else {
+            "/mnt/data"
+        };
+        for config in [waived, given(Limit::default_of(cap), true)] {
+            let session = create(config).await.unwrap();
+            for (folder, held) in [(folder, false), ("/tmp", true)] {
+                let report = session.start(request(&probe!("fill"), &args(folder))).await;
+                let report = report.unwrap().wait().await.unwrap();
+                assert_eq!(stated(&report), Some(Strength::Absent));
+                let filled = attempts(&report);
+                assert_eq!(!filled.get("unlinked").ok, held, "{folder}: {filled:?}");
+            }
+            session.destroy().await.unwrap();
+        }
+    }
+}
+
 /// Attack 63: what is used up inside is still there outside.
-pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground) {
+pub async fn descriptors_and_kernel_objects_run_out_inside_only(target: &AttackTarget) {
     let most = json!({
         "descriptors": 1_200_000, "inotify": 4096, "locks": 20_000, "terminals": 4000,
         "timers": 200_000,
     });
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     let (input, waiting) = tokio::io::duplex(64);
     let mut asked = request(
         &probe!("exhaust"),
@@ -335,7 +401,7 @@ pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground)
     let inside = crate::probe::Attempts::parse(&said, b"");
     control.assert_all_worked();
     // A kernel of its own has its own objects, and what they take of the host is memory.
-    let kinds: &[&str] = if ground.own_kernel {
+    let kinds: &[&str] = if target.own_kernel {
         &["descriptors"]
     } else {
         &["descriptors", "inotify", "terminals", "timers"]
@@ -346,24 +412,24 @@ pub async fn descriptors_and_kernel_objects_run_out_inside_only(ground: &Ground)
     // All sandboxes of a machine share three thousand of them.
     let terminals = inside.get("terminals").value.as_u64();
     assert!(
-        ground.own_kernel || terminals < Some(512),
+        target.own_kernel || terminals < Some(512),
         "one sandbox took {terminals:?} terminals"
     );
     session.destroy().await.unwrap();
 }
 
 /// Attack 63: a folder 100,000 levels deep, where it is listed, saved and removed.
-pub async fn deep_folders_harm_nobody(ground: &Ground) {
+pub async fn deep_folders_harm_nobody(target: &AttackTarget) {
     let state = tempfile::tempdir().unwrap();
-    let sandbox = brig_sandbox::Sandbox::builder(ground.backend.clone())
+    let sandbox = brig_sandbox::Sandbox::builder(target.backend.clone())
         .state_dir(state.path())
         .build()
         .unwrap();
     let session = sandbox
         .create_session(
-            &crate::ground::agent(),
+            &crate::target::agent(),
             None,
-            ground.config(SessionConfig::default()),
+            target.config(SessionConfig::default()),
         )
         .await
         .unwrap();

@@ -2,19 +2,21 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brig_sandbox::{Event, Session, SessionConfig};
 use serde_json::json;
 
-use crate::fence::{Fence, until};
-use crate::ground::{Ground, attempts, mount_spec, request};
+use crate::fence::Fence;
+use crate::swapper::{Rest, Swapper};
+use crate::target::{AttackTarget, attempts, mount_spec, request};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! links {
-    ($ground:path) => {
-        $crate::attacks!($ground, links:
+    ($target:path) => {
+        $crate::attacks!($target, links:
             links_are_not_followed_by_the_file_api,
             links_in_a_host_workspace_are_not_followed,
             a_swapped_folder_does_not_redirect_uploads,
@@ -29,7 +31,7 @@ async fn sh(session: &Session, script: &str) {
         .run(vec!["sh".into(), "-c".into(), script.into()])
         .await
         .unwrap();
-    let outcome = report.outcome.unwrap();
+    let outcome = report.outcome;
     assert!(
         outcome.success(),
         "{script}: {}",
@@ -50,8 +52,8 @@ async fn upload(session: &Session, path: &str) -> bool {
 }
 
 /// Attack 2, and 29: what is read on behalf of the code is never the reader's own.
-pub async fn links_are_not_followed_by_the_file_api(ground: &Ground) {
-    let session = ground.session(SessionConfig::default()).await;
+pub async fn links_are_not_followed_by_the_file_api(target: &AttackTarget) {
+    let session = target.session(SessionConfig::default()).await;
     sh(
         &session,
         "mkdir dir; echo content > dir/file; echo x > /tmp/outside",
@@ -117,8 +119,8 @@ pub async fn links_are_not_followed_by_the_file_api(ground: &Ground) {
     session.destroy().await.unwrap();
 }
 
-/// Attack 2, where the workspace is a folder of the host and the link leads to the host.
-pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
+/// Attack 2, where the workspace is a host directory and the link leads to the host.
+pub async fn links_in_a_host_workspace_are_not_followed(target: &AttackTarget) {
     let (workspace, elsewhere) = (host::open_scratch(), host::open_scratch());
     let secret = elsewhere.path().join("secret");
     fs::write(&secret, "secret").unwrap();
@@ -130,7 +132,7 @@ pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
         workspace: Some(workspace.path().into()),
         ..Default::default()
     };
-    let session = ground.session(config).await;
+    let session = target.session(config).await;
     assert_eq!(
         download(&session, "plain").await.as_deref(),
         Some(&b"plain"[..])
@@ -150,7 +152,7 @@ pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
         .await
         .unwrap();
     assert!(
-        !inside.outcome.unwrap().success(),
+        !inside.outcome.success(),
         "the code itself must not get there either"
     );
     session.destroy().await.unwrap();
@@ -159,24 +161,22 @@ pub async fn links_in_a_host_workspace_are_not_followed(ground: &Ground) {
 }
 
 /// Attack 2, with a folder that turns into a link and back all the time.
-pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
-    let session = ground.session(SessionConfig::default()).await;
-    let args = json!({"target": "/tmp/target", "seconds": 4});
+pub async fn a_swapped_folder_does_not_redirect_uploads(target: &AttackTarget) {
+    let session = target.session(SessionConfig::default()).await;
+    let args = json!({"target": "/tmp/target"});
     let mut asked = request(&probe!("swap"), &args);
     asked.stream = true;
     let mut racing = session.start(asked).await.unwrap();
     while !matches!(racing.next_event().await, None | Some(Event::Stdout(_))) {}
     let (mut through, mut refused) = (0, 0);
     let start = Instant::now();
-    for number in 0..20_000 {
-        if through > 200 && refused > 200 || start.elapsed() > Duration::from_millis(3500) {
-            break;
-        }
-        match upload(&session, &format!("d/{number}")).await {
+    while (through < 100 || refused < 100) && start.elapsed() < Duration::from_secs(40) {
+        match upload(&session, &format!("d/{}", through + refused)).await {
             true => through += 1,
             false => refused += 1,
         }
     }
+    assert!(upload(&session, "stop").await);
     let counted = attempts(&racing.wait().await.unwrap()).whole();
     session.destroy().await.unwrap();
     assert!(
@@ -191,7 +191,7 @@ pub async fn a_swapped_folder_does_not_redirect_uploads(ground: &Ground) {
 }
 
 /// The source of a mount is replaced by a link after the caller named it.
-pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
+pub async fn a_swapped_mount_source_is_not_mounted(target: &AttackTarget) {
     let scratch = host::open_scratch();
     let (source, link) = (scratch.path().join("source"), scratch.path().join("link"));
     fs::create_dir(&source).unwrap();
@@ -204,67 +204,47 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
     let args = json!({"targets": [
         {"name": "plain", "path": "/mnt/data/plain", "text": "plain"},
     ]});
-    ground
+    target
         .run_with(config(&source), &probe!("read"), &args)
         .await
         .assert_all_worked();
 
     // A link to a place that is refused is refused as that place.
-    let refused = ground.report(config(&link), &probe!("read"), &args).await;
+    let refused = target.report(config(&link), &probe!("read"), &args).await;
     assert_eq!(refused.unwrap_err().code(), "input.mount");
     // A link that changes its mind while the mount is made.
-    let swapper = {
-        let (source, link) = (source.clone(), scratch.path().join("moving"));
-        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let flag = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let (spare, mut rounds) = (link.with_extension("spare"), 0u64);
-            while !flag.load(std::sync::atomic::Ordering::Relaxed) {
-                for target in [source.as_path(), "/etc".as_ref()] {
-                    let _ = fs::remove_file(&spare);
-                    symlink(target, &spare).unwrap();
-                    fs::rename(&spare, &link).unwrap();
-                    // A pause now and then, so that both states are met on a busy machine.
-                    rounds += 1;
-                    if rounds % 7 == 0 {
-                        std::thread::sleep(Duration::from_millis(rounds % 5));
-                    }
-                }
-            }
-        });
-        (stop, thread)
-    };
     let moving = scratch.path().join("moving");
-    assert!(until(Duration::from_secs(5), || moving.is_symlink()));
+    let swapper = Swapper::start(&moving, [&source, Path::new("/etc")]);
     let peek = json!({"targets": [
         {"name": "plain", "path": "/mnt/data/plain", "text": "plain"},
         {"name": "passwd", "path": "/mnt/data/passwd", "text": "root:"},
     ]});
-    let (mut mounted, mut refused, mut last) = (0, 0, String::new());
-    let start = Instant::now();
-    // A refusal is much faster than a mount: count both sides, not rounds.
-    while (mounted < 20 || refused < 20) && start.elapsed() < Duration::from_secs(10) {
-        match ground.report(config(&moving), &probe!("read"), &peek).await {
+    // A mount takes long and a refusal does not: now and then the link stays as it is, so that both are met.
+    for rest in [
+        Rest::No,
+        Rest::No,
+        Rest::First,
+        Rest::No,
+        Rest::No,
+        Rest::Second,
+    ]
+    .repeat(3)
+    {
+        swapper.rest(rest);
+        match target.report(config(&moving), &probe!("read"), &peek).await {
             Ok(report) => {
-                let attempts = crate::ground::attempts(&report).whole();
+                let attempts = attempts(&report).whole();
                 assert!(
                     !attempts.ok("passwd"),
                     "the link was followed to /etc: {attempts:#?}"
                 );
-                mounted += usize::from(attempts.ok("plain"));
+                assert_ne!(rest, Rest::Second, "a link to /etc is refused");
+                assert!(rest == Rest::No || attempts.ok("plain"), "{attempts:#?}");
             }
-            Err(error) => {
-                refused += 1;
-                last = error.to_string();
-            }
+            Err(error) => assert_ne!(rest, Rest::First, "{error}"),
         }
     }
-    swapper.0.store(true, std::sync::atomic::Ordering::Relaxed);
-    swapper.1.join().unwrap();
-    assert!(
-        mounted > 0 && refused > 0,
-        "both sides of the race were met: {mounted} {refused} {last}"
-    );
+    drop(swapper);
     let control = Fence::plain().run(
         &probe!("read"),
         &json!({"targets": [
@@ -275,7 +255,7 @@ pub async fn a_swapped_mount_source_is_not_mounted(ground: &Ground) {
 }
 
 /// A hard link in a mounted folder is the same file: none can be made to what is not mounted.
-pub async fn hard_links_do_not_leave_the_workspace(ground: &Ground) {
+pub async fn hard_links_do_not_leave_the_workspace(target: &AttackTarget) {
     let scratch = host::open_scratch();
     fs::create_dir_all(scratch.path().join("there")).unwrap();
     fs::set_permissions(
@@ -293,10 +273,10 @@ pub async fn hard_links_do_not_leave_the_workspace(ground: &Ground) {
         ..SessionConfig::default()
     };
     let args = json!({"read_only": "/mnt/ro", "writable": "/mnt/rw"});
-    let inside = ground
+    let inside = target
         .run_with(both.clone(), &probe!("crossing"), &args)
         .await;
     let control = json!({"read_only": "/mnt/ro", "writable": "/mnt/rw", "into": "/mnt/rw"});
-    let control = ground.run_with(both, &probe!("crossing"), &control).await;
-    inside.assert_held_except(&control, |attempt| ground.lacks(attempt));
+    let control = target.run_with(both, &probe!("crossing"), &control).await;
+    inside.assert_held_except(&control, |attempt| target.lacks(attempt));
 }

@@ -2,12 +2,12 @@
 
 use brig_sandbox::{Session, SessionConfig};
 
-use crate::ground::Ground;
+use crate::target::AttackTarget;
 
 #[macro_export]
 macro_rules! names {
-    ($ground:path) => {
-        $crate::attacks!($ground, names:
+    ($target:path) => {
+        $crate::attacks!($target, names:
             strange_names_are_kept_intact,
             names_that_leave_the_workspace_are_refused,
             names_that_are_not_text_are_listed_intact,
@@ -16,8 +16,8 @@ macro_rules! names {
 }
 
 /// Names that are unusual but legal: stored as they are, byte by byte.
-pub async fn strange_names_are_kept_intact(ground: &Ground) {
-    let session = ground.session(SessionConfig::default()).await;
+pub async fn strange_names_are_kept_intact(target: &AttackTarget) {
+    let session = target.session(SessionConfig::default()).await;
     let longest = "n".repeat(255);
     let names = [
         "plain",
@@ -73,8 +73,8 @@ pub async fn strange_names_are_kept_intact(ground: &Ground) {
 }
 
 /// Names that would lead elsewhere, or are none.
-pub async fn names_that_leave_the_workspace_are_refused(ground: &Ground) {
-    let session = ground.session(SessionConfig::default()).await;
+pub async fn names_that_leave_the_workspace_are_refused(target: &AttackTarget) {
+    let session = target.session(SessionConfig::default()).await;
     session
         .upload("d/inside", 0o644, &mut &b"x"[..])
         .await
@@ -115,7 +115,7 @@ pub async fn names_that_leave_the_workspace_are_refused(ground: &Ground) {
         .run(vec!["sh".into(), "-c".into(), found.into()])
         .await
         .unwrap();
-    assert_eq!(report.outcome.unwrap().stdout.bytes, b"");
+    assert_eq!(report.outcome.stdout.bytes, b"");
     assert_eq!(
         download(&session, "d/inside").await.as_deref(),
         Some(&b"x"[..])
@@ -124,14 +124,14 @@ pub async fn names_that_leave_the_workspace_are_refused(ground: &Ground) {
 }
 
 /// Names made by the code itself, which need not be text.
-pub async fn names_that_are_not_text_are_listed_intact(ground: &Ground) {
-    let session = ground.session(SessionConfig::default()).await;
+pub async fn names_that_are_not_text_are_listed_intact(target: &AttackTarget) {
+    let session = target.session(SessionConfig::default()).await;
     let make = "import os\nfor n in (b'\\xff\\xfe', b'half\\xc3', b'a\\nb', b'\\x1b[2J'):\n    open(n, 'w').close()\n";
     let made = session
         .execute_code(brig_sandbox::Language::Python, make)
         .await
         .unwrap();
-    assert!(made.outcome.unwrap().success());
+    assert!(made.outcome.success());
     let list = session.list_files(".").await.unwrap();
     let mut raw: Vec<&[u8]> = list.iter().map(|entry| entry.raw.as_slice()).collect();
     raw.sort();

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::fence::Fence;
-use crate::ground::Ground;
 use crate::probe::not_permitted_here;
+use crate::target::AttackTarget;
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! namespaces {
-    ($ground:path) => {
-        $crate::attacks!($ground, namespaces:
+    ($target:path) => {
+        $crate::attacks!($target, namespaces:
             nothing_can_be_mounted,
             no_namespace_can_be_made_or_entered,
         );
@@ -18,12 +18,12 @@ macro_rules! namespaces {
 }
 
 /// Attack 12.
-pub async fn nothing_can_be_mounted(ground: &Ground) {
+pub async fn nothing_can_be_mounted(target: &AttackTarget) {
     let scratch = host::open_scratch();
     let control = Fence::namespaces()
         .run(&probe!("mounts"), &json!({"folder": scratch.path()}))
         .whole();
-    let inside = ground
+    let inside = target
         .run(&probe!("mounts"), &json!({"folder": "/tmp"}))
         .await;
     inside.assert_held_except(&control, not_permitted_here);
@@ -37,10 +37,10 @@ pub async fn nothing_can_be_mounted(ground: &Ground) {
 }
 
 /// Attack 15.
-pub async fn no_namespace_can_be_made_or_entered(ground: &Ground) {
+pub async fn no_namespace_can_be_made_or_entered(target: &AttackTarget) {
     let control = Fence::namespaces()
         .run(&probe!("namespaces"), &json!({}))
         .whole();
-    let inside = ground.run(&probe!("namespaces"), &json!({})).await;
+    let inside = target.run(&probe!("namespaces"), &json!({})).await;
     inside.assert_held_except(&control, not_permitted_here);
 }

@@ -28,6 +28,11 @@ pub enum Task {
         source: String,
         args: String,
     },
+    /// Runs a command once and answers with what came of it.
+    Command {
+        config: Box<SessionConfig>,
+        words: Vec<String>,
+    },
     /// Starts a probe, says `started`, and waits for it.
     Hold {
         config: Box<SessionConfig>,
@@ -96,7 +101,7 @@ impl Answer {
                 ..Self::default()
             },
             Ok(report) => {
-                let outcome = report.outcome.as_ref().unwrap();
+                let outcome = &report.outcome;
                 Self {
                     exit_code: outcome.exit_code,
                     killed: outcome
@@ -109,7 +114,7 @@ impl Answer {
                     stderr_total: outcome.stderr.total,
                     stdout_kept: outcome.stdout.bytes.len() as u64,
                     stderr_kept: outcome.stderr.bytes.len() as u64,
-                    duration_ms: outcome.duration.as_millis() as u64,
+                    duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
                     waived: report.waived.iter().map(|c| c.name().to_owned()).collect(),
                     owner_peak_kib,
                     ..Self::default()
@@ -132,6 +137,16 @@ pub async fn serve(backend: Arc<dyn Backend>, task: Task) {
                     sandbox
                         .run_once(&agent(), *config, code(source, args))
                         .await
+                }
+                Err(error) => Err(error),
+            };
+            say(&Answer::of(result));
+        }
+        Task::Command { config, words } => {
+            let result = match Sandbox::builder(backend).build() {
+                Ok(sandbox) => {
+                    let request = Request::command(words);
+                    sandbox.run_once(&agent(), *config, request).await
                 }
                 Err(error) => Err(error),
             };
@@ -178,7 +193,7 @@ pub fn ask(owner: &[OsString], through: &[OsString], task: &Task, env: &[(&str, 
     words.extend_from_slice(owner);
     words.push(serde_json::to_string(task).unwrap().into());
     let temporary = host::open_scratch();
-    let mut command = bounded(240, words);
+    let mut command = bounded(900, words);
     command.env("TMPDIR", temporary.path());
     let output = command
         .envs(env.iter().copied())
@@ -221,7 +236,7 @@ fn code(source: String, args: String) -> Request {
 }
 
 fn agent() -> AgentId {
-    crate::ground::agent()
+    crate::target::agent()
 }
 
 fn say(answer: &impl Serialize) {

@@ -9,14 +9,14 @@ use brig_sandbox::request::TerminalSize;
 use serde_json::{Value, json};
 
 use crate::fence::Fence;
-use crate::ground::{Ground, attempts, mount, request};
 use crate::probe::not_permitted_here;
+use crate::target::{AttackTarget, attempts, mount, request};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! privileges {
-    ($ground:path) => {
-        $crate::attacks!($ground, privileges:
+    ($target:path) => {
+        $crate::attacks!($target, privileges:
             setuid_programs_give_nothing,
             no_set_id_program_is_left_on_the_host,
             the_terminal_takes_no_input_from_the_code,
@@ -27,7 +27,7 @@ macro_rules! privileges {
 }
 
 /// Attack 16: programs of the system, and our own in a folder that is mounted.
-pub async fn setuid_programs_give_nothing(ground: &Ground) {
+pub async fn setuid_programs_give_nothing(target: &AttackTarget) {
     let scratch = host::scratch();
     let mut programs = serde_json::Map::new();
     programs.insert("su of the system".into(), json!(["/usr/bin/su"]));
@@ -66,7 +66,7 @@ pub async fn setuid_programs_give_nothing(ground: &Ground) {
         })
         .collect();
     let config = mount(scratch.path(), "/mnt/data", false);
-    let inside = ground
+    let inside = target
         .run_with(config, &probe!("setuid"), &json!({"programs": inside}))
         .await;
     let fenced = Fence::namespaces()
@@ -80,9 +80,9 @@ pub async fn setuid_programs_give_nothing(ground: &Ground) {
     });
 }
 
-/// Attack 16, the other way round: a file that the code leaves in a folder of the host would give
+/// Attack 16, the other way round: a file that the code leaves in a host directory would give
 /// its owner's rights to whoever runs it there.
-pub async fn no_set_id_program_is_left_on_the_host(ground: &Ground) {
+pub async fn no_set_id_program_is_left_on_the_host(target: &AttackTarget) {
     let (outside, mounted, workspace) =
         (host::scratch(), host::open_scratch(), host::open_scratch());
     let control = Fence::plain().run(&probe!("setid"), &json!({"folder": outside.path()}));
@@ -93,7 +93,7 @@ pub async fn no_set_id_program_is_left_on_the_host(ground: &Ground) {
     };
     for (inside, folder) in [("/mnt/data", &mounted), ("/workspace", &workspace)] {
         let args = json!({"folder": inside});
-        let attempts = ground
+        let attempts = target
             .run_with(config.clone(), &probe!("setid"), &args)
             .await;
         attempts.assert_held_except(&control, |attempt| {
@@ -108,7 +108,7 @@ pub async fn no_set_id_program_is_left_on_the_host(ground: &Ground) {
 }
 
 /// Attack 17: the part that is the sandbox's own.
-pub async fn the_terminal_takes_no_input_from_the_code(ground: &Ground) {
+pub async fn the_terminal_takes_no_input_from_the_code(target: &AttackTarget) {
     let mut control = Fence::plain()
         .run(&probe!("terminal"), &json!({"own": true}))
         .whole();
@@ -118,7 +118,7 @@ pub async fn the_terminal_takes_no_input_from_the_code(ground: &Ground) {
         rows: 24,
         columns: 80,
     });
-    let session = ground.session(SessionConfig::default()).await;
+    let session = target.session(SessionConfig::default()).await;
     let report = session.start(asked).await.unwrap().wait().await.unwrap();
     session.destroy().await.unwrap();
     let mut inside = attempts(&report).whole();
@@ -135,9 +135,9 @@ pub async fn the_terminal_takes_no_input_from_the_code(ground: &Ground) {
 }
 
 /// Priorities, real-time classes and limits.
-pub async fn no_more_of_the_machine_can_be_had(ground: &Ground) {
-    let mut inside = ground.run(&probe!("scheduling"), &json!({})).await;
-    if ground.own_kernel {
+pub async fn no_more_of_the_machine_can_be_had(target: &AttackTarget) {
+    let mut inside = target.run(&probe!("scheduling"), &json!({})).await;
+    if target.own_kernel {
         // These are numbers that only the sandbox's own kernel looks at.
         inside.forget("higher priority");
         inside.forget("never be chosen by the out-of-memory killer");
@@ -159,12 +159,12 @@ pub async fn no_more_of_the_machine_can_be_had(ground: &Ground) {
 }
 
 /// The host's handler of core dumps runs as root and outside: it is not for strangers' crashes.
-pub async fn a_crash_is_not_handed_to_the_host(ground: &Ground) {
+pub async fn a_crash_is_not_handed_to_the_host(target: &AttackTarget) {
     let scratch = host::open_scratch();
     let args = json!({"folder": scratch.path(), "unlimited": true});
     let control = Fence::plain().run(&probe!("crash"), &args).whole();
     let args = json!({"folder": "/workspace", "unlimited": true});
-    let inside = ground.run(&probe!("crash"), &args).await;
+    let inside = target.run(&probe!("crash"), &args).await;
     inside.assert_held_except(&control, |attempt| {
         (attempt.attempt == "dumped").then(|| "the tests themselves may dump no core".into())
     });

@@ -3,17 +3,17 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use brig_sandbox::{Event, ExecutionStatus, Limit, Limits, SessionConfig};
+use brig_sandbox::{Event, ExecutionStatus, Limit, Limits, Request, SessionConfig};
 use serde_json::json;
 
 use crate::fence::{Fence, until};
-use crate::ground::{Ground, request, run_in};
+use crate::target::{AttackTarget, request, run_in};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! processes {
-    ($ground:path) => {
-        $crate::attacks!($ground, processes:
+    ($target:path) => {
+        $crate::attacks!($target, processes:
             host_processes_are_invisible,
             executions_do_not_see_each_other,
             daemons_end_with_their_execution,
@@ -23,42 +23,43 @@ macro_rules! processes {
     };
 }
 
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(60);
+/// How many seconds what must be ended would stay: longer than anybody waits, three times on gVisor.
+const STAYS: u32 = 400;
 
 /// A process of the host that is easy to find.
 fn sleeper(marker: &str) -> std::process::Child {
     Command::new("bash")
-        .args(["-c", &format!("exec -a {marker} sleep 60")])
+        .args(["-c", &format!("exec -a {marker} sleep {STAYS}")])
         .stdin(Stdio::null())
         .spawn()
         .unwrap()
 }
 
 /// Attack 14.
-pub async fn host_processes_are_invisible(ground: &Ground) {
+pub async fn host_processes_are_invisible(target: &AttackTarget) {
     let marker = host::marker();
     let mut victim = sleeper(&marker);
     assert!(until(SOON, || host::processes_named(&marker).len() == 1));
-    let args = json!({"marker": marker, "pid": victim.id(), "own": ground.own_processes});
+    let args = json!({"marker": marker, "pid": victim.id(), "own": target.own_processes});
     let control = Fence::plain().run(&probe!("processes"), &args).whole();
-    let inside = ground.run(&probe!("processes"), &args).await;
+    let inside = target.run(&probe!("processes"), &args).await;
     victim.kill().unwrap();
     victim.wait().unwrap();
     inside.assert_held(&control);
 }
 
 /// Attack 14, between two executions of one session.
-pub async fn executions_do_not_see_each_other(ground: &Ground) {
+pub async fn executions_do_not_see_each_other(target: &AttackTarget) {
     let marker = host::marker();
-    let session = ground.session(SessionConfig::default()).await;
-    let script = format!("exec -a {marker} sleep 30");
-    let victim = session
-        .start(brig_sandbox::Request::command(["bash", "-c", &script]))
-        .await
-        .unwrap();
+    let session = target.session(SessionConfig::default()).await;
+    let script = format!("exec -a {marker} sleep {STAYS}");
+    let mut asked = Request::command(["bash", "-c", &script]);
+    asked.timeout = Some(Duration::from_secs(STAYS.into()));
+    let victim = session.start(asked).await.unwrap();
     assert!(until(SOON, || host::processes_named(&marker).len() == 1));
     let args = json!({
-        "marker": marker, "pid": host::processes_named(&marker)[0], "own": ground.own_processes,
+        "marker": marker, "pid": host::processes_named(&marker)[0], "own": target.own_processes,
     });
     run_in(&session, &probe!("processes"), &args)
         .await
@@ -69,13 +70,14 @@ pub async fn executions_do_not_see_each_other(ground: &Ground) {
 }
 
 /// Attack 18.
-pub async fn daemons_end_with_their_execution(ground: &Ground) {
+pub async fn daemons_end_with_their_execution(target: &AttackTarget) {
     let left = host::marker();
-    let control = json!({"marker": left, "seconds": 20});
+    let control = json!({"marker": left, "seconds": STAYS});
     Fence::plain()
         .run(&probe!("daemon"), &control)
         .whole()
         .assert_all_worked();
+    until(SOON, || host::processes_named(&left).len() == 1);
     let survivors = host::processes_named(&left);
     survivors.iter().for_each(|pid| host::end(*pid));
     assert_eq!(
@@ -85,25 +87,28 @@ pub async fn daemons_end_with_their_execution(ground: &Ground) {
     );
 
     let marker = host::marker();
-    let args = json!({"marker": marker, "seconds": 20});
-    let session = ground.session(SessionConfig::default()).await;
+    let args = json!({"marker": marker, "seconds": STAYS});
+    let session = target.session(SessionConfig::default()).await;
     run_in(&session, &probe!("daemon"), &args)
         .await
         .assert_all_worked();
-    let gone = ground.until_runs(&session, &marker, false, SOON).await;
+    let gone = target.until_runs(&session, &marker, false, SOON).await;
     assert!(gone, "a daemon outlived its execution");
     session.destroy().await.unwrap();
-    assert!(!ground.left(&marker));
+    assert!(!target.left(&marker));
 
     let once = host::marker();
-    ground
-        .run(&probe!("daemon"), &json!({"marker": once, "seconds": 20}))
+    target
+        .run(
+            &probe!("daemon"),
+            &json!({"marker": once, "seconds": STAYS}),
+        )
         .await;
-    assert!(!ground.left(&once), "a daemon outlived its sandbox");
+    assert!(!target.left(&once), "a daemon outlived its sandbox");
 }
 
 /// Attack 19: 50,000 orphans in one execution.
-pub async fn orphans_are_reaped(ground: &Ground) {
+pub async fn orphans_are_reaped(target: &AttackTarget) {
     // The probe is the first process of the fence and never waits for strangers.
     let few = json!({"count": 200, "batch": 100, "patience": 0});
     let control = Fence::processes().run(&probe!("zombies"), &few).whole();
@@ -113,7 +118,7 @@ pub async fn orphans_are_reaped(ground: &Ground) {
     );
 
     // Where a kernel in user space starts each of them, so many take minutes.
-    let count = if ground.own_kernel { 400 } else { 50_000 };
+    let count = if target.own_kernel { 400 } else { 50_000 };
     let many = json!({"count": count, "batch": 100});
     let limits = Limits {
         timeout: Limit::asked(Duration::from_secs(300)),
@@ -123,9 +128,9 @@ pub async fn orphans_are_reaped(ground: &Ground) {
         limits,
         ..SessionConfig::default()
     };
-    let session = ground.session(config).await;
+    let session = target.session(config).await;
     let inside = run_in(&session, &probe!("zombies"), &many).await;
-    ground.clear_away(session).await;
+    target.clear_away(session).await;
     assert!(
         !inside.ok("zombies stay") && !inside.ok("processes stay"),
         "{inside:#?}"
@@ -137,11 +142,12 @@ pub async fn orphans_are_reaped(ground: &Ground) {
 }
 
 /// Attack 22: whoever listens goes away in the middle of the stream.
-pub async fn an_abandoned_execution_ends(ground: &Ground) {
+pub async fn an_abandoned_execution_ends(target: &AttackTarget) {
     let marker = host::marker();
-    let args = json!({"marker": marker, "way": "daemons", "seconds": 30});
-    let session = ground.session(SessionConfig::default()).await;
+    let args = json!({"marker": marker, "way": "daemons", "seconds": STAYS});
+    let session = target.session(SessionConfig::default()).await;
     let mut asked = request(&probe!("stubborn"), &args);
+    asked.timeout = Some(Duration::from_secs(STAYS.into()));
     asked.stream = true;
     let mut running = session.start(asked).await.unwrap();
     while let Some(event) = running.next_event().await {
@@ -150,13 +156,13 @@ pub async fn an_abandoned_execution_ends(ground: &Ground) {
         }
     }
     assert!(
-        ground.until_runs(&session, &marker, true, SOON).await,
+        target.until_runs(&session, &marker, true, SOON).await,
         "it runs while heard"
     );
     let id = running.id().clone();
     drop(running);
     assert!(
-        ground.until_runs(&session, &marker, false, SOON).await,
+        target.until_runs(&session, &marker, false, SOON).await,
         "it goes on unheard"
     );
     let known = session.execution(&id).unwrap();
@@ -166,6 +172,6 @@ pub async fn an_abandoned_execution_ends(ground: &Ground) {
         "{known:?}"
     );
     let after = session.run(vec!["true".into()]).await.unwrap();
-    assert!(after.outcome.unwrap().success());
+    assert!(after.outcome.success());
     session.destroy().await.unwrap();
 }

@@ -1,31 +1,36 @@
 //! What must not be written (attacks 8 and 13).
 
+use std::fs::File;
+use std::io::{Read, Write};
+
 use brig_sandbox::config::{Limit, MIB};
 use brig_sandbox::{Limits, SessionConfig};
+use rustix::fs::{CWD, FileType, Mode, OFlags, chmod, mknodat, open};
 use serde_json::json;
 
 use crate::fence::Fence;
-use crate::ground::{Ground, mount, run_in};
+use crate::target::{AttackTarget, mount, run_in};
 use crate::{host, probe};
 
 #[macro_export]
 macro_rules! readonly {
-    ($ground:path) => {
-        $crate::attacks!($ground, readonly:
+    ($target:path) => {
+        $crate::attacks!($target, readonly:
             a_read_only_mount_cannot_be_changed,
             the_root_cannot_be_written,
             kernel_settings_cannot_be_written,
+            a_fifo_in_a_read_only_mount_is_out_of_reach,
             shared_memory_is_private_and_counted,
         );
     };
 }
 
 /// Attack 8: the same folder, the same attempts, first writable and then not.
-pub async fn a_read_only_mount_cannot_be_changed(ground: &Ground) {
+pub async fn a_read_only_mount_cannot_be_changed(target: &AttackTarget) {
     let scratch = host::open_scratch();
     let writable = mount(scratch.path(), "/mnt/data", true);
     let prepare = json!({"folder": "/mnt/data", "prepare": true});
-    let control = ground
+    let control = target
         .run_with(writable.clone(), &probe!("readonly"), &prepare)
         .await;
 
@@ -34,25 +39,25 @@ pub async fn a_read_only_mount_cannot_be_changed(ground: &Ground) {
     // The files must be there for the attempts, made by the same user.
     let made = "cd /mnt/data && for f in write truncate unlink chmod utime xattr reopen fallocate \
                 rename-a rename-b exchange-a exchange-b link-a link-b; do echo 0123456789 > $f; done; mkdir rmdir";
-    let session = ground.session(config(true)).await;
+    let session = target.session(config(true)).await;
     let report = session
         .run(vec!["sh".into(), "-c".into(), made.into()])
         .await
         .unwrap();
-    assert!(report.outcome.unwrap().success());
+    assert!(report.outcome.success());
     session.destroy().await.unwrap();
-    let inside = ground
+    let inside = target
         .run_with(
             config(false),
             &probe!("readonly"),
             &json!({"folder": "/mnt/data"}),
         )
         .await;
-    inside.assert_held_except(&control, |attempt| ground.lacks(attempt));
+    inside.assert_held_except(&control, |attempt| target.lacks(attempt));
 }
 
 /// Attack 13.
-pub async fn the_root_cannot_be_written(ground: &Ground) {
+pub async fn the_root_cannot_be_written(target: &AttackTarget) {
     let scratch = host::scratch();
     let near = json!({"roots": [scratch.path()]});
     Fence::plain()
@@ -60,7 +65,7 @@ pub async fn the_root_cannot_be_written(ground: &Ground) {
         .whole()
         .assert_all_worked();
 
-    let inside = ground
+    let inside = target
         .run(&probe!("writable"), &json!({"roots": ["/"]}))
         .await;
     let found = inside.get("write somewhere");
@@ -80,7 +85,7 @@ pub async fn the_root_cannot_be_written(ground: &Ground) {
         .iter()
         .filter(|place| !["/workspace", "/tmp", "/var/tmp", "/dev/shm"].contains(place))
         // The guest's own, where there is no Landlock: as small, and as much of the sandbox.
-        .filter(|place| !(ground.own_kernel && place.starts_with("/run/brig")))
+        .filter(|place| !(target.own_kernel && place.starts_with("/run/brig")))
         .collect();
     assert!(
         strange.is_empty(),
@@ -90,7 +95,7 @@ pub async fn the_root_cannot_be_written(ground: &Ground) {
 
 /// Settings of the kernel, the machine and the cgroups; `core_pattern` and `release_agent` are
 /// the classics.
-pub async fn kernel_settings_cannot_be_written(ground: &Ground) {
+pub async fn kernel_settings_cannot_be_written(target: &AttackTarget) {
     let secrets = [
         "/proc/kcore",
         "/proc/kallsyms",
@@ -113,14 +118,45 @@ pub async fn kernel_settings_cannot_be_written(ground: &Ground) {
         control.ok("/proc/sys"),
         "the root of a namespace may change some: {control:#?}"
     );
-    ground
+    target
         .run(&probe!("settings"), &args)
         .await
         .assert_all_failed();
 }
 
+/// A read-only mount does not keep a program from writing to a FIFO, nor from taking what is in it. Where the root is
+/// writable, Landlock does not either.
+pub async fn a_fifo_in_a_read_only_mount_is_out_of_reach(target: &AttackTarget) {
+    let scratch = host::open_scratch();
+    let path = scratch.path().join("fifo");
+    let mode = Mode::from_raw_mode(0o666);
+    mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
+    chmod(&path, mode).unwrap();
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut held = File::from(open(&path, flags, Mode::empty()).unwrap());
+    let mut left = [0; 256];
+    held.write_all(b"host").unwrap();
+    let control = Fence::plain()
+        .run(&probe!("fifo"), &json!({"fifo": path}))
+        .whole();
+    while held.read(&mut left).is_ok_and(|count| count > 0) {}
+    for read_only_root in [true, false] {
+        held.write_all(b"host").unwrap();
+        let config = SessionConfig {
+            read_only_root,
+            ..mount(scratch.path(), "/mnt/data", false)
+        };
+        let inside = target
+            .run_with(config, &probe!("fifo"), &json!({"fifo": "/mnt/data/fifo"}))
+            .await;
+        inside.assert_held(&control);
+        let count = held.read(&mut left).unwrap();
+        assert_eq!(&left[..count], b"host");
+    }
+}
+
 /// Attack 13: `/dev/shm` takes its bytes from the same allowance as every other place.
-pub async fn shared_memory_is_private_and_counted(ground: &Ground) {
+pub async fn shared_memory_is_private_and_counted(target: &AttackTarget) {
     let name = host::marker();
     let host_file = std::path::Path::new("/dev/shm").join(&name);
     std::fs::write(&host_file, "host").unwrap();
@@ -128,7 +164,7 @@ pub async fn shared_memory_is_private_and_counted(ground: &Ground) {
         disk_bytes: Limit::asked(32 * MIB),
         ..Limits::default()
     };
-    let session = ground
+    let session = target
         .session(SessionConfig {
             limits,
             ..SessionConfig::default()

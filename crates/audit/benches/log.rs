@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brig_audit::proof::{prove, prove_consistency};
-use brig_audit::receipt::{Omitted, Output, Usage, digest};
+use brig_audit::receipt::{Omitted, Output, Totals, Usage, digest};
 use brig_audit::verify::{Expected, verify};
 use brig_audit::{Durability, Event, Log, Options, Receipt, Record, Recorder, Verdict};
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ fn receipt(n: u64) -> Record {
         decision: Verdict::Allowed,
         code: "policy.rule".into(),
         reason: "rule `allow-code` allows it".into(),
+        approval: None,
+        trace: None,
         action: "execute".into(),
         code_digest: digest(b"print(1)"),
         started: Timestamp::now(),
@@ -54,6 +56,7 @@ fn receipt(n: u64) -> Record {
         commands: Vec::new(),
         tools: Vec::new(),
         omitted: Omitted::default(),
+        totals: Totals::default(),
         waived: Vec::new(),
     }));
     Record {
@@ -260,7 +263,7 @@ fn large(dir: &Path, records: u64) {
 fn main() {
     let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
     let records = numbers.next_back().unwrap_or(1_000_000);
-    let dir = tempfile::tempdir_in(".").expect("folder");
+    let dir = tempfile::tempdir_in(".").expect("directory");
     buffered(dir.path());
     durable(dir.path());
     execution(dir.path());

@@ -1,4 +1,8 @@
-//! Canonical JSON (RFC 8785), without fractions: whole numbers that a double holds exactly.
+//! Canonical JSON (RFC 8785), without fractions: only integers that a double represents exactly.
+//!
+//! Every record is written and checked with it, on the path of every execution. Crates for RFC 8785
+//! (`serde_jcs`, `serde_json_canonicalizer`) allocate a map for every object to sort its keys, and can't
+//! check that a text is canonical. Fractions are refused, so the hard part of the RFC is not needed.
 
 mod write;
 
@@ -11,50 +15,63 @@ pub const MAX: u64 = (1 << 53) - 1;
 /// Deeper than any record.
 const DEPTH: u32 = 32;
 
+/// Why a value has no canonical text. A record with such a value is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotCanonical {
-    #[error("the number `{0}` is not whole, or too large to be kept exact")]
+    /// A fraction, or beyond ±[`MAX`].
+    #[error("the number `{0}` is not an integer, or too large to be represented exactly")]
     Number(String),
+    /// Two fields of one object would get the same key.
     #[error("two fields have the same name")]
     Twice,
+    /// The value could not be serialized. Contains the error of the serializer.
     #[error("cannot be written as JSON: {0}")]
     Json(String),
 }
 
 /// The one text of a value.
 pub fn to_canonical(value: &(impl Serialize + ?Sized)) -> Result<String, NotCanonical> {
-    let mut sheet = write::Sheet::default();
-    sheet.add(value)?;
-    Ok(sheet.text)
+    let mut buffer = write::Buffer::default();
+    buffer.add(value)?;
+    Ok(buffer.text)
 }
 
 /// The texts of several values, in one piece of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    sheet: write::Sheet,
+    buffer: write::Buffer,
     ends: Vec<usize>,
 }
 
 impl Texts {
     /// With room for so many records.
-    pub fn with_room(records: usize) -> Self {
+    pub(crate) fn with_room(records: usize) -> Self {
         let mut texts = Self::default();
-        texts.sheet.text.reserve(records * 1024);
+        texts.buffer.text.reserve(records * 1024);
         texts
     }
 
-    /// Adds the text of a value and tells its length.
-    pub fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Result<usize, NotCanonical> {
-        let start = self.sheet.text.len();
-        self.sheet.add(value)?;
-        self.ends.push(self.sheet.text.len());
-        Ok(self.sheet.text.len() - start)
+    /// Adds the text of a value and returns its length.
+    pub(crate) fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Result<usize, NotCanonical> {
+        let start = self.buffer.text.len();
+        self.buffer.add(value)?;
+        self.ends.push(self.buffer.text.len());
+        Ok(self.buffer.text.len() - start)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
+    /// Puts another text in place of the one that was added last.
+    pub(crate) fn replace_last(&mut self, text: &str) {
+        self.ends.pop();
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.buffer.text.truncate(start);
+        self.buffer.text.push_str(text);
+        self.ends.push(self.buffer.text.len());
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(&0).chain(&self.ends);
         let pieces = starts.zip(&self.ends);
-        pieces.map(|(start, end)| &self.sheet.text[*start..*end])
+        pieces.map(|(start, end)| &self.buffer.text[*start..*end])
     }
 }
 
@@ -86,7 +103,7 @@ pub fn is_canonical(text: &str) -> bool {
     reader.value(0).is_some() && reader.at == text.len()
 }
 
-/// Whether all bytes stand for themselves in a text. In pieces, so that many are looked at at once.
+/// Whether no byte needs an escape in a string. In blocks of eight, for speed.
 fn is_plain(bytes: &[u8]) -> bool {
     let special = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
     let any = |piece: &[u8; 16]| piece.iter().fold(false, |any, byte| any | special(byte));
@@ -118,7 +135,7 @@ fn below_space(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word & HIGH
 }
 
-/// Bytes that stand for themselves in a text.
+/// Bytes that need no escape in a string.
 const PLAIN: [bool; 256] = {
     let mut plain = [true; 256];
     let mut byte = 0;
@@ -223,7 +240,7 @@ impl<'a> Reader<'a> {
         whole.then_some(())
     }
 
-    /// What stands between the quotes.
+    /// The text between the quotes.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"').then_some(())?;
         let start = self.at;
@@ -257,7 +274,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The byte that `u00xy` stands for.
+/// The byte that `u00xy` encodes.
 fn unhex(escape: &[u8]) -> u8 {
     escape[3..5].iter().fold(0, |byte, digit| {
         byte * 16
@@ -323,13 +340,13 @@ mod tests {
     #[test]
     fn only_exact_whole_numbers_are_written() {
         assert_eq!(
-            text(&json!([0, -1, MAX, -(MAX as i64)])),
+            text(&json!([0, -1, MAX, -MAX.cast_signed()])),
             "[0,-1,9007199254740991,-9007199254740991]"
         );
         for number in [
             json!(1.5),
             json!(MAX + 1),
-            json!(-(MAX as i64) - 1),
+            json!(-MAX.cast_signed() - 1),
             json!(1e300),
         ] {
             assert!(to_canonical(&number).is_err(), "{number}");
@@ -428,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_itself_is_told_from_what_does_not() {
+    fn plain_bytes_are_recognized_at_any_position() {
         for byte in 0..=255_u8 {
             for length in 1..40 {
                 for place in 0..length {
@@ -446,7 +463,7 @@ mod tests {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
-            (-(MAX as i64)..=MAX as i64).prop_map(Value::from),
+            (-MAX.cast_signed()..=MAX.cast_signed()).prop_map(Value::from),
             any::<String>().prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 32, 6, |inner| {

@@ -39,10 +39,14 @@ pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{061c}' | '\u{200e}' | '\u{200f}' // direction marks
+            // Nothing to see: two names that look the same would differ. Joiners stay, for
+            // scripts and emoji that need them.
+            | '\u{00ad}' | '\u{034f}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{feff}'
+            | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' // fillers
             | '\u{2028}'..='\u{202e}' // line separators, direction embeddings and overrides
             | '\u{2066}'..='\u{206f}' // direction isolates, deprecated shaping controls
             | '\u{fff9}'..='\u{fffb}' // annotations: hidden text
-            | '\u{e0000}'..='\u{e007f}' // tags: invisible text
+            | '\u{e0000}'..='\u{e0fff}' // tags, and selectors that nobody sees: hidden text
         )
 }
 
@@ -69,6 +73,10 @@ mod tests {
             "a␊b␍␉␛[0m\\u{202e}\\u{9b}"
         );
         assert_eq!(line("żółw 🐢"), "żółw 🐢");
+        assert_eq!(
+            line("a\u{200b}\u{feff}\u{ad}b"),
+            "a\\u{200b}\\u{feff}\\u{ad}b"
+        );
     }
 
     #[test]

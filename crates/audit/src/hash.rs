@@ -12,6 +12,7 @@ impl Hash {
     /// What precedes the first record.
     pub const ZERO: Self = Self([0; 32]);
 
+    /// The digest of the data, without a prefix.
     pub fn of(data: &[u8]) -> Self {
         Self(Sha256::digest(data).into())
     }
@@ -24,6 +25,7 @@ impl Hash {
         Self(hasher.finalize().into())
     }
 
+    /// RFC 6962: an inner node of the tree, from its two children.
     pub fn node(left: &Self, right: &Self) -> Self {
         let mut bytes = [1; 65];
         bytes[1..33].copy_from_slice(&left.0);
@@ -31,6 +33,7 @@ impl Hash {
         Self::of(&bytes)
     }
 
+    /// 64 lower-case digits, as in the lines of the log.
     pub fn hex(&self) -> [u8; 64] {
         const LETTERS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];
@@ -56,10 +59,12 @@ impl Hash {
         (seen < 16).then_some(Self(bytes))
     }
 
+    /// Standard base64 with padding, as in heads and proofs.
     pub fn base64(&self) -> String {
         STANDARD.encode(self.0)
     }
 
+    /// `None` unless the text is standard base64, with padding, of 32 bytes.
     pub fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text).ok()?;
         bytes.try_into().ok().map(Self)

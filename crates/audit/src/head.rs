@@ -3,19 +3,24 @@
 use crate::Hash;
 use crate::note::{self, NoteError, PublicKey, SecretKey};
 
+/// Size and root of the tree at one moment. Signed, it covers every record up to there.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Head {
     /// The name of the log.
     pub origin: String,
+    /// How many records it covers: those with a `seq` below this number. Pruned records count.
     pub size: u64,
+    /// The root of the tree over these records.
     pub root: Hash,
 }
 
 impl Head {
+    /// The three lines that are signed, each with its newline.
     pub fn text(&self) -> String {
         format!("{}\n{}\n{}\n", self.origin, self.size, self.root.base64())
     }
 
+    /// The signed note. The name of the key must be the origin of the log, or [`open`](Self::open) refuses it.
     pub fn sign(&self, key: &SecretKey) -> String {
         key.sign_note(&self.text())
     }
@@ -29,7 +34,7 @@ impl Head {
         Ok(head)
     }
 
-    /// The head in a note, which nothing vouches for yet.
+    /// The head in a note. Its signatures are not checked.
     pub fn unverified(note: &str) -> Result<Self, NoteError> {
         Self::parse(note::unverified_text(note)?)
     }
@@ -42,12 +47,10 @@ impl Head {
         };
         let number: u64 = size
             .parse()
-            .map_err(|_| NoteError::Format("the size is no number"))?;
-        let root = Hash::from_base64(root).ok_or(NoteError::Format("the root is no hash"))?;
+            .map_err(|_| NoteError::Format("the size is not a number"))?;
+        let root = Hash::from_base64(root).ok_or(NoteError::Format("the root is not a hash"))?;
         if origin.is_empty() || number.to_string() != size {
-            return Err(NoteError::Format(
-                "the origin or the size is written wrongly",
-            ));
+            return Err(NoteError::Format("the origin or the size is malformed"));
         }
         Ok(Self {
             origin: origin.into(),

@@ -1,9 +1,11 @@
 //! Records of what was allowed, denied and attempted.
 
-pub mod agt;
+#![warn(missing_docs)]
+
 pub mod canonical;
 pub mod escape;
 pub mod export;
+pub mod fit;
 mod flood;
 mod hash;
 pub mod head;
@@ -13,8 +15,11 @@ mod memory;
 pub mod note;
 mod pending;
 pub mod proof;
+pub mod prune;
+/// Receipts: the summary of one execution.
 pub mod receipt;
 mod record;
+pub mod tag;
 pub mod tree;
 pub mod verify;
 pub mod view;
@@ -26,4 +31,7 @@ pub use memory::MemoryLog;
 pub use pending::Pending;
 pub use proof::{Proof, Proved};
 pub use receipt::{Receipt, Verdict};
-pub use record::{Carried, Command, Egress, Event, Record, RecordError, Recorder, Tool};
+pub use record::{
+    Approval, ApprovalOutcome, ApprovalRequested, Carried, Command, Egress, Event, Record,
+    RecordError, Recorder, Times, Tool,
+};

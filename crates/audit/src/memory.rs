@@ -11,6 +11,7 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
+    /// Keeps at most this many records. The oldest is dropped for one more.
     pub fn new(capacity: usize) -> Self {
         Self {
             records: Mutex::default(),
@@ -18,6 +19,7 @@ impl MemoryLog {
         }
     }
 
+    /// A copy of what is kept, oldest first.
     pub fn records(&self) -> Vec<Record> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.iter().cloned().collect()

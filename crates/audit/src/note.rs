@@ -1,5 +1,9 @@
 //! Signed notes and the keys that sign them, as C2SP `signed-note` describes them.
 //!
+//! The format is a few lines over `ed25519_dalek`. They are here, and not from a crate, because the
+//! parser has to be strict: a note that can be read in two ways could be signed in one and used in the
+//! other.
+//!
 //! A note is a text, an empty line, and one line per signature: `— name base64(id, signature)`.
 
 use std::fmt;
@@ -9,18 +13,24 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::Hash;
+use crate::tag::TagKey;
 
 /// The algorithm byte of Ed25519.
 const ED25519: u8 = 1;
 
+/// Why a key or a signed note is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoteError {
+    /// The text is not a key of this format. Contains the problem.
     #[error("this is not a key: {0}")]
     Key(&'static str),
+    /// The text is not a note, or not a head. Contains the problem.
     #[error("this is not a signed note: {0}")]
     Format(&'static str),
+    /// A signature by this key does not match the text.
     #[error("the signature is not valid: the text was changed, or another key signed it")]
     Signature,
+    /// None of the signatures is by this key. Contains its text.
     #[error("no signature is by the key `{0}`")]
     NotSigned(String),
 }
@@ -33,6 +43,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
+    /// Reads the text of a key, as in the file `key.pub`. Its id must match its name and bytes.
     pub fn parse(text: &str) -> Result<Self, NoteError> {
         let mut parts = text.trim_end_matches('\n').splitn(3, '+');
         let (Some(name), Some(id), Some(data)) = (parts.next(), parts.next(), parts.next()) else {
@@ -40,10 +51,10 @@ impl PublicKey {
         };
         let key = decode_key(data)?;
         let key = VerifyingKey::from_bytes(&key)
-            .map_err(|_| NoteError::Key("the bytes are no Ed25519 key"))?;
+            .map_err(|_| NoteError::Key("the bytes are not an Ed25519 key"))?;
         let public = Self::new(name, key)?;
         if hex_id(public.id()) != id {
-            return Err(NoteError::Key("its id does not fit its name and bytes"));
+            return Err(NoteError::Key("its id does not match its name and bytes"));
         }
         Ok(public)
     }
@@ -52,7 +63,7 @@ impl PublicKey {
         let bad = |c: char| c.is_whitespace() || c.is_control() || c == '+';
         if name.is_empty() || name.contains(bad) {
             return Err(NoteError::Key(
-                "the name is empty, or holds a space or a `+`",
+                "the name is empty, or contains a space or a `+`",
             ));
         }
         Ok(Self {
@@ -61,6 +72,7 @@ impl PublicKey {
         })
     }
 
+    /// The name in signatures. The key of a log has the origin of the log as its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -127,6 +139,7 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
+    /// A key from 32 random bytes. The name must not be empty, nor contain white space, control characters or `+`.
     pub fn new(name: &str, seed: [u8; 32]) -> Result<Self, NoteError> {
         let key = SigningKey::from_bytes(&seed);
         Ok(Self {
@@ -135,6 +148,7 @@ impl SecretKey {
         })
     }
 
+    /// Reads what [`to_text`](Self::to_text) returns. The id must match the name and the bytes.
     pub fn parse(text: &str) -> Result<Self, NoteError> {
         let wrong = NoteError::Key("expected `PRIVATE+KEY+name+id+key`");
         let rest = text.trim_end_matches('\n').strip_prefix("PRIVATE+KEY+");
@@ -144,7 +158,7 @@ impl SecretKey {
         };
         let secret = Self::new(name, decode_key(data)?)?;
         if hex_id(secret.public.id()) != id {
-            return Err(NoteError::Key("its id does not fit its name and bytes"));
+            return Err(NoteError::Key("its id does not match its name and bytes"));
         }
         Ok(secret)
     }
@@ -156,6 +170,7 @@ impl SecretKey {
         format!("PRIVATE+KEY+{}+{id}+{data}\n", self.public.name)
     }
 
+    /// The key that checks these signatures.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
@@ -163,6 +178,11 @@ impl SecretKey {
     /// The signature of a message, as base64.
     pub fn sign(&self, message: &[u8]) -> String {
         STANDARD.encode(self.key.sign(message).to_bytes())
+    }
+
+    /// The key of the tags on the lines of this key's log.
+    pub(crate) fn tags(&self) -> TagKey {
+        TagKey::derive(self.key.as_bytes())
     }
 
     /// A signed note. `text` ends with a newline.
@@ -179,7 +199,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// The text of a note, which nothing vouches for yet.
+/// The text of a note. Its signatures are not checked.
 pub fn unverified_text(note: &str) -> Result<&str, NoteError> {
     split(note).map(|(text, _)| text)
 }
@@ -188,7 +208,7 @@ type Signatures<'a> = Vec<(&'a str, Vec<u8>)>;
 
 fn split(note: &str) -> Result<(&str, Signatures<'_>), NoteError> {
     if note.chars().any(|c| c.is_control() && c != '\n') {
-        return Err(NoteError::Format("it holds a control character"));
+        return Err(NoteError::Format("it contains a control character"));
     }
     let end = note
         .rfind("\n\n")
@@ -196,16 +216,16 @@ fn split(note: &str) -> Result<(&str, Signatures<'_>), NoteError> {
     let (text, signatures) = (&note[..=end], &note[end + 2..]);
     let lines = signatures
         .strip_suffix('\n')
-        .ok_or(NoteError::Format("the last line is not complete"))?;
+        .ok_or(NoteError::Format("the last line is incomplete"))?;
     let mut list = Vec::new();
     for line in lines.split('\n') {
         let parts = line
             .strip_prefix("— ")
             .and_then(|rest| rest.split_once(' '));
-        let (name, data) = parts.ok_or(NoteError::Format("a signature line is wrong"))?;
+        let (name, data) = parts.ok_or(NoteError::Format("a signature line is malformed"))?;
         let data = STANDARD
             .decode(data)
-            .map_err(|_| NoteError::Format("a signature is no base64"))?;
+            .map_err(|_| NoteError::Format("a signature is not base64"))?;
         list.push((name, data));
     }
     Ok((text, list))
@@ -222,12 +242,12 @@ fn encode_key(key: &[u8; 32]) -> String {
 fn decode_key(data: &str) -> Result<[u8; 32], NoteError> {
     let bytes = STANDARD
         .decode(data)
-        .map_err(|_| NoteError::Key("the key is no base64"))?;
+        .map_err(|_| NoteError::Key("the key is not base64"))?;
     match bytes.split_first() {
         Some((&ED25519, key)) => key
             .try_into()
-            .map_err(|_| NoteError::Key("it has a wrong length")),
-        _ => Err(NoteError::Key("it is no Ed25519 key")),
+            .map_err(|_| NoteError::Key("its length is wrong")),
+        _ => Err(NoteError::Key("it is not an Ed25519 key")),
     }
 }
 

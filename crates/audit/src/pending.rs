@@ -7,7 +7,7 @@ use crate::RecordError;
 
 type Answer = Result<(), RecordError>;
 
-/// Records that are on their way to a safe place. Wait for it, or await it.
+/// Records that are being written to disk. Wait for it, or await it.
 #[derive(Debug)]
 #[must_use = "the records are safe only once this has answered"]
 pub struct Pending(State);
@@ -19,6 +19,7 @@ enum State {
 }
 
 impl Pending {
+    /// An answer that is known already.
     pub fn ready(answer: Answer) -> Self {
         Self(State::Ready(answer))
     }
@@ -69,7 +70,7 @@ struct Inner {
 }
 
 impl Promise {
-    pub fn keep(&self, answer: &Answer) {
+    pub(crate) fn keep(&self, answer: &Answer) {
         let wakers = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.answer = Some(answer.clone());

@@ -12,6 +12,7 @@ use crate::note::PublicKey;
 use crate::tree::{self, Nodes};
 use crate::{Hash, Head};
 
+/// A proof as it is stored: JSON with signed heads in it. It proves nothing before [`check`](Self::check).
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "proof", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Proof {
@@ -19,23 +20,41 @@ pub enum Proof {
     Inclusion {
         /// The line of the record.
         line: Value,
-        /// The siblings on the way to the root, the lowest first.
+        /// The siblings on the path to the root, the lowest first.
         path: Vec<String>,
+        /// The signed head.
         head: String,
     },
     /// The log that the new head signs begins with the log that the old head signs.
     Consistency {
+        /// The older signed head.
         old: String,
+        /// The newer signed head.
         new: String,
+        /// The nodes of RFC 6962 in base64, the lowest first.
         path: Vec<String>,
     },
 }
 
-/// What a proof that holds says.
+/// What a valid proof proves.
 #[derive(Clone, Debug)]
 pub enum Proved {
-    Included { seq: u64, hash: Hash, head: Head },
-    Consistent { old: Head, new: Head },
+    /// The record is in the log.
+    Included {
+        /// The number of the record.
+        seq: u64,
+        /// The hash of its line.
+        hash: Hash,
+        /// The head that covers it.
+        head: Head,
+    },
+    /// The newer log only adds records to the older one.
+    Consistent {
+        /// The head of the older log.
+        old: Head,
+        /// The head of the newer log.
+        new: Head,
+    },
 }
 
 /// Proves that a record is in the log, under its newest signed head.
@@ -54,7 +73,7 @@ pub fn prove(path: impl AsRef<Path>, seq: u64) -> Result<Proof> {
         let path = tree::inclusion(nodes, seq, head.size).ok()?;
         tree::verify_inclusion(&hash, seq, head.size, &path, &head.root).then_some(path)
     })?;
-    let line = serde_json::from_slice(&bytes).map_err(|_| LogError::damaged(seq, "no JSON"))?;
+    let line = serde_json::from_slice(&bytes).map_err(|_| LogError::damaged(seq, "not JSON"))?;
     Ok(Proof::Inclusion {
         line,
         path: texts(&path),
@@ -96,7 +115,7 @@ fn with_nodes(
         return Ok(path);
     }
     let nodes = rebuilt_nodes(snapshot)?;
-    work(&nodes).ok_or(LogError::Proof("the log does not hold what the heads say"))
+    work(&nodes).ok_or(LogError::Proof("the log does not match the heads"))
 }
 
 fn texts(path: &[Hash]) -> Vec<String> {
@@ -105,7 +124,7 @@ fn texts(path: &[Hash]) -> Vec<String> {
 
 fn hashes(path: &[String]) -> Result<Vec<Hash>> {
     path.iter()
-        .map(|text| Hash::from_base64(text).ok_or(LogError::Proof("its path holds no hash")))
+        .map(|text| Hash::from_base64(text).ok_or(LogError::Proof("its path is malformed")))
         .collect()
 }
 
@@ -132,7 +151,7 @@ impl Proof {
                 let head = open(head, keys)?;
                 let mut bytes = to_canonical(line)?.into_bytes();
                 let line = Line::check(&mut bytes)
-                    .map_err(|_| LogError::Proof("the record is not what its hash says"))?;
+                    .map_err(|_| LogError::Proof("the record does not match its hash"))?;
                 let (seq, hash) = (line.seq, line.hash);
                 if !tree::verify_inclusion(&hash, seq, head.size, &hashes(path)?, &head.root) {
                     return Err(LogError::Proof("the record is not in the log of this head"));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::Hash;
 use crate::canonical;
 use crate::escape;
-use crate::record::{Command, Egress, Tool};
+use crate::record::{Approval, Command, Egress, Tool};
 
 /// Characters of output that a receipt shows.
 const EXCERPT: usize = 512;
@@ -16,59 +16,110 @@ const SECRET: usize = 4;
 pub struct Receipt {
     /// Counted from 0 within the session.
     pub step: u64,
+    /// The backend that ran it, such as `native`.
     pub backend: String,
     /// SHA-256 of the policy that decided.
     pub policy: Option<String>,
+    /// The rule of the policy that decided. `None` if none applied.
     pub rule: Option<String>,
+    /// What became of it.
     pub decision: Verdict,
     /// The stable reason code.
     pub code: String,
+    /// The reason in words, without values of environment variables.
     pub reason: String,
+    /// What came of the approval that the policy requires for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// The trace that the request belongs to, as a W3C `traceparent`, if the caller named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// `execute` or `run`.
     pub action: String,
     /// SHA-256 of the source, or of the command with each argument ended by a NUL byte.
     pub code_digest: String,
+    /// When the request was accepted, by the clock of this machine.
     pub started: Timestamp,
+    /// From start to end, in microseconds. 0 if it did not run, or failed with an error.
     pub duration_us: u64,
+    /// The exit code of the program; 128 + signal if a signal ended it. `None` if it did not run, or failed with
+    /// an error.
     pub exit_code: Option<i32>,
+    /// The signal that ended the program. `None` if it exited by itself.
     pub signal: Option<i32>,
+    /// Why Brig ended it: `timeout`, `memory`, `processes`, `output`, `cancelled` or `destroyed`. `None` if it did
+    /// not.
     pub kill_reason: Option<String>,
+    /// What it used.
     pub usage: Usage,
+    /// Standard output.
     pub stdout: Output,
+    /// Standard error.
     pub stderr: Output,
-    /// The first ones; what is not listed here has records of its own.
+    /// One for each host, port, protocol and answer. What is not listed here has records of its own.
     pub egress: Vec<Egress>,
+    /// Attempts to start programs: at most 25 rows that were allowed, and 25 that were denied.
     pub commands: Vec<Command>,
+    /// Calls of tools: the first 25 that were allowed, and the first 25 that were denied.
     pub tools: Vec<Tool>,
     /// How many more there were of these.
     #[serde(default)]
     pub omitted: Omitted,
+    /// All of the network, also what is not listed.
+    #[serde(default)]
+    pub totals: Totals,
+    /// The controls that the policy requires and the operator has waived.
     pub waived: Vec<String>,
 }
 
 /// Attempts that a receipt does not list.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Omitted {
+    /// Network attempts.
     pub egress: u64,
+    /// Attempts to start programs.
     pub commands: u64,
+    /// Calls of tools.
     pub tools: u64,
+}
+
+/// What went over the network in one execution, to the last byte.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Totals {
+    /// Decisions that allowed.
+    pub allowed: u64,
+    /// Decisions that denied.
+    pub denied: u64,
+    /// Bytes out of the sandbox.
+    pub sent: u64,
+    /// Bytes into the sandbox.
+    pub received: u64,
 }
 
 /// How an execution ended. The first five are those of AGT's step receipts.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// It ran and succeeded.
     Allowed,
+    /// It never began.
     DeniedByPolicy,
+    /// It ran, and the network refused something that it tried.
     BlockedAtEgress,
+    /// It ran too long and was ended.
     Timeout,
+    /// It failed, or could not be started.
     Error,
+    /// It ran, and a program that it tried to start was refused.
     CommandDenied,
+    /// It was ended because of another limit: memory, processes or output.
     Limit,
+    /// It was cancelled, or its sandbox was destroyed.
     Cancelled,
 }
 
 impl Verdict {
+    /// Every verdict, once.
     pub const ALL: [Self; 8] = [
         Self::Allowed,
         Self::DeniedByPolicy,
@@ -80,6 +131,7 @@ impl Verdict {
         Self::Cancelled,
     ];
 
+    /// The stable name, as in receipts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -112,9 +164,12 @@ impl Verdict {
     }
 }
 
+/// What an execution used. All 0 if it did not run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Usage {
+    /// CPU time of all its processes, in microseconds.
     pub cpu_us: u64,
+    /// The most memory at a time.
     pub peak_memory_bytes: u64,
 }
 
@@ -127,6 +182,7 @@ pub struct Output {
     pub digest: String,
     /// The start of it, with everything escaped that could mislead a reader.
     pub excerpt: String,
+    /// Whether some of it was not captured.
     pub truncated: bool,
 }
 
@@ -185,15 +241,26 @@ fn begun(text: &str, secrets: &[&str]) -> Option<usize> {
     long.filter_map(cut).min()
 }
 
-/// A text without the secrets that it repeats.
+/// A text without the secrets that it repeats, in capitals or not: names of hosts have no case.
 pub fn redact(text: &str, secrets: &[&str]) -> String {
     let mut hidden: Vec<&str> = secrets.to_vec();
     hidden.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = text.to_owned();
-    for secret in hidden {
-        if secret.len() >= SECRET && text.contains(secret) {
-            text = text.replace(secret, "[redacted]");
+    for secret in hidden.iter().filter(|secret| secret.len() >= SECRET) {
+        // Lower case of ASCII has the same places.
+        let (folded, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
+        let mut found = folded.match_indices(&secret).peekable();
+        if found.peek().is_none() {
+            continue;
         }
+        let (mut without, mut from) = (String::with_capacity(text.len()), 0);
+        for (at, _) in found {
+            without.push_str(&text[from..at]);
+            without.push_str("[redacted]");
+            from = at + secret.len();
+        }
+        without.push_str(&text[from..]);
+        text = without;
     }
     text
 }
@@ -245,6 +312,14 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_in_another_case_is_one() {
+        assert_eq!(
+            redact("x.HUNTER2ż.hunter2Ż.Hunter22", &["hunTer2", "Hunter22"]),
+            "x.[redacted]ż.[redacted]Ż.[redacted]"
+        );
+    }
+
+    #[test]
     fn arguments_do_not_run_into_each_other() {
         let digests: Vec<String> = [&["ab", "c"][..], &["a", "bc"], &["abc"]]
             .iter()
@@ -269,10 +344,10 @@ mod tests {
             code: "egress.host".into(),
             rule: None,
             layer: None,
-            carried: None,
             protocol: "https".into(),
             host: "example.org".into(),
             port: 443,
+            ..Egress::default()
         }];
         assert_eq!(Verdict::of(None, true, &[], &[]), Verdict::Allowed);
         assert_eq!(Verdict::of(None, false, &[], &[]), Verdict::Error);

@@ -2,25 +2,35 @@
 
 use std::fmt::Write;
 
+use brig_reason::ReasonCode;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::line::Line;
-use crate::{Egress, Event, Record, Verdict};
+use crate::{ApprovalOutcome, Egress, Event, Record, Verdict};
 
+/// One record, prepared for a list or an export.
 #[derive(Clone, Debug)]
 pub struct View {
+    /// The number of the record in the log, from 0.
     pub seq: u64,
+    /// The hash of its line, in hex.
     pub hash: String,
+    /// When it was recorded.
     pub at: Timestamp,
+    /// The agent. May be empty, as in [`Record::agent`].
     pub agent: String,
+    /// The session. May be empty, as in [`Record::session`].
     pub session: String,
+    /// The execution. `None` for what belongs to no execution.
     pub execution: Option<String>,
     /// The name of the event.
     pub event: String,
     /// What was decided, of what needs a decision.
     pub decision: Option<Verdict>,
+    /// The reason code. `None` if the event has none.
     pub code: Option<String>,
+    /// The rule that decided. `None` if there is none.
     pub rule: Option<String>,
     /// The rest, in a few words. Written by others: escape it before it is shown.
     pub detail: String,
@@ -30,7 +40,7 @@ pub struct View {
 
 impl View {
     /// A record of an event that is not known, from a later version, has no decision and no
-    /// detail. Nothing if it is no record at all.
+    /// detail. Nothing if it is not a record at all.
     pub fn of(line: &Line<'_>) -> Option<Self> {
         let value: Value = serde_json::from_str(line.record).ok()?;
         let text = |name: &str| value.get(name).and_then(Value::as_str);
@@ -62,9 +72,17 @@ fn decision(event: &Event) -> Option<Verdict> {
         Event::Receipt(receipt) => return Some(receipt.decision),
         Event::ExecutionFailed { .. } => return Some(Verdict::Error),
         Event::Decided { allowed, .. } => (*allowed, Verdict::DeniedByPolicy),
-        Event::EgressDecided(egress) => (egress.allowed, Verdict::BlockedAtEgress),
-        Event::CommandAttempted(command) => (command.allowed, Verdict::CommandDenied),
+        Event::EgressDecided(egress) | Event::EgressTotal(egress) => {
+            (egress.allowed, Verdict::BlockedAtEgress)
+        }
+        Event::CommandAttempted(command) | Event::CommandTotal(command) => {
+            (command.allowed, Verdict::CommandDenied)
+        }
         Event::ToolCalled(tool) => (tool.allowed, Verdict::DeniedByPolicy),
+        Event::ApprovalAnswered(approval) => (
+            approval.outcome == ApprovalOutcome::Approved,
+            Verdict::DeniedByPolicy,
+        ),
         _ => return None,
     };
     Some(if allowed { Verdict::Allowed } else { denied })
@@ -75,6 +93,28 @@ fn target(egress: &Egress) -> String {
         0 => format!("{} {}", egress.protocol, egress.host),
         port => format!("{} {}:{port}", egress.protocol, egress.host),
     }
+}
+
+fn asked(egress: &Egress) -> String {
+    let mut text = target(egress);
+    if egress.raw {
+        text.push_str(", any protocol");
+    }
+    if let Some(address) = &egress.address {
+        let _ = write!(text, ", at {address}");
+    }
+    if let Some(times) = egress.times {
+        let _ = write!(text, ", {} times", times.count);
+    }
+    if let Some(carried) = egress.carried {
+        let (sent, received) = (carried.sent, carried.received);
+        let _ = write!(text, ", {sent} bytes out, {received} in");
+        let _ = write!(text, ", {} ms", carried.milliseconds);
+    }
+    if let Some(detail) = &egress.detail {
+        let _ = write!(text, ": {detail}");
+    }
+    text
 }
 
 fn detail(event: &Event) -> String {
@@ -102,26 +142,40 @@ fn detail(event: &Event) -> String {
             let _ = write!(text, ", {} ms", receipt.duration_us / 1000);
             text
         }
-        Event::EgressDecided(egress) => target(egress),
-        Event::EgressClosed(egress) => match egress.carried {
-            Some(carried) => format!(
-                "{}, {} bytes out, {} in, {} ms",
-                target(egress),
-                carried.sent,
-                carried.received,
-                carried.milliseconds
-            ),
-            None => target(egress),
-        },
-        Event::CommandAttempted(command) => {
+        Event::EgressDecided(egress) | Event::EgressClosed(egress) | Event::EgressTotal(egress) => {
+            asked(egress)
+        }
+        Event::CommandAttempted(command) | Event::CommandTotal(command) => {
             let mut text = command.program.clone();
             for argument in command.arguments.iter().skip(1) {
                 text.push(' ');
                 text.push_str(argument);
             }
+            if command.code == ReasonCode::CommandFailed {
+                text.push_str(" (not started)");
+            } else if command.code == ReasonCode::CommandUnconfirmed {
+                text.push_str(" (not seen to start)");
+            }
+            if let Some(detail) = &command.detail {
+                let _ = write!(text, ": {detail}");
+            }
+            if let Some(times) = command.times {
+                let _ = write!(text, ", {} times", times.count);
+            }
             text
         }
         Event::ToolCalled(tool) => tool.tool.clone(),
+        Event::ApprovalRequested(asked) => format!("{} {}", asked.kind, asked.name),
+        Event::ApprovalAnswered(approval) => {
+            let mut text = approval.outcome.name().to_owned();
+            if let Some(by) = &approval.by {
+                let _ = write!(text, " by {by}");
+            }
+            if let Some(reason) = &approval.reason {
+                let _ = write!(text, ": {reason}");
+            }
+            text
+        }
         Event::ControlWaived { control } => control.clone(),
         Event::AllowlistChanged {
             layer,
@@ -137,7 +191,7 @@ fn detail(event: &Event) -> String {
                 .for_each(|rule| text.push_str(&format!(" -{rule}")));
             text
         }
-        Event::Unsandboxed { by, program, .. } => format!("{program}, said by {by}"),
+        Event::Unsandboxed { by, program, .. } => format!("{program}, set by {by}"),
         Event::Suppressed {
             of, subject, count, ..
         } => match subject {
@@ -146,7 +200,8 @@ fn detail(event: &Event) -> String {
         },
         Event::LogCreated { origin, .. } => origin.clone(),
         Event::KeyRotated { to, .. } => to.clone(),
-        Event::LogRepaired { bytes, .. } => format!("{bytes} bytes cut off"),
+        Event::LogPruned { records, .. } => format!("the first {records} records removed"),
+        Event::LogRepaired { bytes, .. } => format!("{bytes} bytes removed"),
     }
 }
 

@@ -1,55 +1,72 @@
-//! Whoever asks: what it says, and what the kernel knows about it.
+//! The process that starts a program: what it claims in its `execve`, and what the kernel reports
+//! about it.
 
-use std::io;
-use std::os::fd::AsRawFd;
+mod image;
+mod loader;
+mod resolve;
+mod script;
+mod starts;
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use brig_linux::notify::{Call, read_memory};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use brig_linux::process_stat::{read_proc, read_proc_text};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// Arguments that are read, and bytes of each.
+/// How many arguments are recorded, and how many bytes of each.
 const ARGUMENTS: usize = 64;
 const LONGEST: usize = 1024;
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
+/// More than the kernel passes to any program.
+const ALL_ARGUMENTS: u64 = 16 * 1024 * 1024;
 
-/// A program that is asked for.
+pub use image::{Image, RunningProgram, check_random_addresses};
+pub use loader::Loaded;
+pub use starts::{PendingStart, PendingStarts, StartResult};
+
+/// A program that a process wants to start.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// As it was written.
+pub struct RequestedProgram {
+    /// As the caller wrote it.
     pub program: String,
-    pub place: Place,
-    /// Which file that is, under whatever name.
+    pub resolved: ResolvedPath,
+    /// Identifies the file under any name.
     pub file: Option<FileId>,
     pub arguments: Vec<String>,
 }
 
 /// Device and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileId(u64, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(pub(crate) u64, pub(crate) u64);
 
 impl FileId {
-    fn of(path: &str) -> Option<Self> {
+    /// Of a path as this process sees it.
+    pub fn of(path: &str) -> Option<Self> {
         let stat = rustix::fs::stat(path).ok()?;
         Some(Self(stat.st_dev, stat.st_ino))
     }
 }
 
-/// What a program that was asked for turns out to be.
+/// What the path of a requested program leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Inside, without links.
+pub enum ResolvedPath {
+    /// A path in the caller's root, without links.
     File(PathBuf),
-    Missing,
+    /// Nothing is there. The kernel would return this error.
+    Missing(Errno),
+    /// It can't be resolved from this process.
     Unknown,
 }
 
-impl Place {
+impl ResolvedPath {
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Place::File(path) => Some(path),
-            Place::Missing | Place::Unknown => None,
+            ResolvedPath::File(path) => Some(path),
+            ResolvedPath::Missing(_) | ResolvedPath::Unknown => None,
         }
     }
 }
@@ -66,24 +83,23 @@ impl Caller {
         self.0
     }
 
-    /// The file that it runs, as the kernel has it.
+    /// The file that it runs, as the kernel reports it.
     pub fn program(self) -> Option<PathBuf> {
         std::fs::read_link(self.proc("exe")).ok()
     }
 
-    /// Which file that is.
     pub fn program_file(self) -> Option<FileId> {
         FileId::of(&self.proc("exe"))
     }
 
-    /// Which file a path inside is, without a look at what the path means to the caller.
+    /// The file at a path in the caller's root.
     pub fn file_at(self, path: &Path) -> Option<FileId> {
-        self.look(path).ok().map(|(_, file)| file)
+        self.find_file(path).1
     }
 
-    /// Its process, and the process above.
-    pub fn family(thread: u32) -> Option<(u32, u32)> {
-        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    /// The id of a thread's process, and that of its parent process.
+    pub fn process_and_parent(thread: u32) -> Option<(u32, u32)> {
+        let status = read_proc_text(format!("/proc/{thread}/status")).ok()?;
         let number = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim().parse().ok()
@@ -91,32 +107,50 @@ impl Caller {
         Some((number("Tgid:")?, number("PPid:")?))
     }
 
-    /// What it was started with.
+    /// Its arguments, cut to what a record contains.
     pub fn arguments(self) -> Vec<String> {
-        let text = std::fs::read(self.proc("cmdline")).unwrap_or_default();
-        let words = text.split(|byte| *byte == 0).take(ARGUMENTS);
-        let words = words.map(|word| &word[..word.len().min(LONGEST)]);
-        let mut words: Vec<String> = words
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
-        if words.last().is_some_and(String::is_empty) {
-            words.pop();
-        }
+        let text = read_proc(self.proc("cmdline")).unwrap_or_default();
+        let words = text.split_inclusive(|byte| *byte == 0).take(ARGUMENTS);
         words
+            .map(|word| shown(word.strip_suffix(&[0]).unwrap_or(word)))
+            .collect()
     }
 
-    pub fn kill(self) {
-        let process = Pid::from_raw(self.0 as i32);
-        let process =
-            process.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
-        if let Some(process) = process {
+    /// All of its arguments. `None` if they can't be read completely.
+    pub fn all_arguments(self) -> Option<Vec<OsString>> {
+        let file = std::fs::File::open(self.proc("cmdline")).ok()?;
+        let mut text = Vec::new();
+        let read = file.take(ALL_ARGUMENTS).read_to_end(&mut text).ok()? as u64;
+        if read == 0 || read == ALL_ARGUMENTS {
+            return None;
+        }
+        let words = text.split_inclusive(|byte| *byte == 0);
+        let words = words.map(|word| word.strip_suffix(&[0]).unwrap_or(word).to_vec());
+        Some(words.map(OsString::from_vec).collect())
+    }
+
+    /// Kills the process that had this start time. Another process may have its id by now, also one outside of the
+    /// sandbox.
+    pub fn kill(self, start_time: Option<u64>) {
+        let open = |number: u32| {
+            let number = Pid::from_raw(i32::try_from(number).ok()?)?;
+            rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()
+        };
+        // A pidfd can only be opened for the first thread of a process.
+        let process = open(self.0).or_else(|| open(Caller::process_and_parent(self.0)?.0));
+        // Read after opening, so that it is that of the opened process.
+        if let Some(process) = process
+            && start_time.is_some()
+            && self.start_time() == start_time
+        {
             let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
         }
     }
 
-    pub fn asked(self, call: &Call) -> io::Result<Asked> {
+    /// The program that this call would start.
+    pub fn requested(self, call: &Call) -> io::Result<RequestedProgram> {
         let Call::Exec {
-            folder,
+            directory,
             path,
             arguments,
             empty_path,
@@ -124,15 +158,15 @@ impl Caller {
         else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let path = self.text(path, PAGE as usize)?;
-        let (place, file) = self.place(folder, &path, empty_path);
+        let path = self.text(path, PAGE)?;
+        let (resolved, file) = self.resolve(directory, &path, empty_path);
         let mut program = String::from_utf8_lossy(&path).into_owned();
-        if let (true, Some(found)) = (program.is_empty(), place.path()) {
+        if let (true, Some(found)) = (program.is_empty(), resolved.path()) {
             program = found.display().to_string();
         }
-        Ok(Asked {
+        Ok(RequestedProgram {
             program,
-            place,
+            resolved,
             file,
             arguments: self.words(arguments),
         })
@@ -152,13 +186,13 @@ impl Caller {
         words
     }
 
-    /// Pointers up to one that is zero.
+    /// Pointers up to a null pointer.
     fn pointers(self, mut at: u64) -> Vec<u64> {
         let mut pointers = Vec::new();
         while pointers.len() < ARGUMENTS {
             let most = 8 * (ARGUMENTS - pointers.len());
-            // One that lies across two pages is read by itself.
-            let to_page = ((PAGE - at % PAGE) as usize).max(8);
+            // A pointer that crosses a page boundary is read by itself.
+            let to_page = to_page_end(at).max(8);
             let mut part = vec![0; most.min(to_page - to_page % 8)];
             let read = read_memory(self.0, at, &mut part).unwrap_or(0);
             let (whole, _) = part[..read].as_chunks::<8>();
@@ -176,11 +210,11 @@ impl Caller {
         pointers
     }
 
-    /// Memory up to a zero byte, page by page: the next may not be there.
+    /// Memory up to a zero byte, page by page, because the next page may not be mapped.
     fn text(self, mut at: u64, most: usize) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         while text.len() < most {
-            let to_page = (PAGE - at % PAGE) as usize;
+            let to_page = to_page_end(at);
             let mut part = vec![0; to_page.min(most - text.len()).min(512)];
             let read = read_memory(self.0, at, &mut part)?;
             if read == 0 {
@@ -196,96 +230,17 @@ impl Caller {
         Ok(text)
     }
 
-    fn place(self, folder: Option<i32>, path: &[u8], empty_path: bool) -> (Place, Option<FileId>) {
-        use std::ffi::OsStr;
-        use std::os::unix::ffi::OsStrExt;
-        let base = match folder {
-            Some(number) => self.proc(&format!("fd/{number}")),
-            None => self.proc("cwd"),
-        };
-        if path.is_empty() {
-            return match std::fs::read_link(&base) {
-                Ok(found) if empty_path => (Place::File(found), FileId::of(&base)),
-                _ => (Place::Missing, None),
-            };
-        }
-        let path = Path::new(OsStr::from_bytes(path));
-        if path.is_absolute() {
-            return self.find_file(path);
-        }
-        match std::fs::read_link(base) {
-            Ok(base) => self.find_file(&base.join(path)),
-            Err(_) => (Place::Unknown, None),
-        }
-    }
-
-    /// Where a path inside leads.
-    pub fn find(self, path: &Path) -> Place {
-        self.find_file(path).0
-    }
-
-    pub fn find_file(self, path: &Path) -> (Place, Option<FileId>) {
-        if let Some(found) = self.own(path) {
-            return found;
-        }
-        match self.look(path) {
-            Ok((found, file)) => (Place::File(found), Some(file)),
-            Err(Errno::NOENT | Errno::NOTDIR) => (Place::Missing, None),
-            Err(_) => (Place::Unknown, None),
-        }
-    }
-
-    /// Paths that mean something else to everyone who follows them: `self` is whoever asks, and
-    /// not us.
-    fn own(self, path: &Path) -> Option<(Place, Option<FileId>)> {
-        let places = [
-            ("/proc/self", ""),
-            ("/proc/thread-self", ""),
-            ("/dev/fd", "fd"),
-            ("/dev/stdin", "fd/0"),
-        ];
-        let mut below = places.iter().filter_map(|(place, file)| {
-            let rest = path.strip_prefix(place).ok()?;
-            Some(Path::new(file).join(rest))
-        });
-        let below = below.next()?;
-        let mut parts = below.components();
-        let mut link = PathBuf::from(parts.next()?.as_os_str());
-        if link.as_os_str() == "fd" {
-            link.push(parts.next()?);
-        }
-        let rest = parts.as_path();
-        let whole = rest.as_os_str().is_empty();
-        let unknown = Some((Place::Unknown, None));
-        let Some(link) = link.to_str() else {
-            return unknown;
-        };
-        let own = self.proc(link);
-        let target = match link {
-            "root" => PathBuf::from("/"),
-            _ => match std::fs::read_link(&own) {
-                Ok(target) if target.is_absolute() => target,
-                _ => return unknown,
-            },
-        };
-        Some(match whole {
-            true => (Place::File(target), FileId::of(&own)),
-            false => self.find_file(&target.join(rest)),
-        })
-    }
-
-    fn look(self, path: &Path) -> Result<(PathBuf, FileId), Errno> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let root = rustix::fs::open(self.proc("root"), flags | OFlags::DIRECTORY, Mode::empty())?;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve)?;
-        let stat = rustix::fs::fstat(&found)?;
-        let link = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let path = std::fs::read_link(link).map_err(|_| Errno::IO)?;
-        Ok((path, FileId(stat.st_dev, stat.st_ino)))
-    }
-
     fn proc(self, file: &str) -> String {
         format!("/proc/{}/{file}", self.0)
     }
+}
+
+/// How many bytes are left of the page of an address.
+fn to_page_end(address: u64) -> usize {
+    PAGE - usize::try_from(address % PAGE as u64).unwrap_or(0)
+}
+
+/// An argument as it is compared and recorded.
+fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(LONGEST)]).into_owned()
 }

@@ -1,16 +1,16 @@
-//! `brig commands`: what lists of commands mean for the programs of a system.
+//! `brig commands`: which installed programs a policy denies and allows.
 
 use std::path::Path;
 
-use brig_sandbox::commands::{Scan, scan};
+use brig_guest_host::commands::{Scan, scan};
 use serde_json::{Value, json};
 
 use crate::args::{CommandsCommand, ScanArgs};
 use crate::failure::Failure;
 use crate::policy::load;
-use crate::{json, table, write_out};
+use crate::{json, table, units, user, write_out};
 
-pub fn run(command: &CommandsCommand) -> u8 {
+pub(crate) fn run(command: &CommandsCommand) -> u8 {
     let CommandsCommand::Scan(args) = command;
     match look(args) {
         Ok(code) => code,
@@ -25,8 +25,14 @@ pub fn run(command: &CommandsCommand) -> u8 {
 }
 
 fn look(args: &ScanArgs) -> Result<u8, Failure> {
-    let Some(policies) = load::under(&args.under)? else {
-        return Err(Failure::usage("no policy is given").with_hint("give --policy FILE"));
+    let store = user::store()?;
+    let default = user::default_policy(&store, &user::load(&store)?);
+    let Some(policies) = load::load(
+        &args.policies.files(default)?,
+        args.policies.compat.compat(),
+    )?
+    else {
+        return Err(Failure::usage("no policy given").with_hint("add --policy FILE"));
     };
     let rootfs = args.rootfs.as_deref();
     let root = brig_native::command_root(rootfs).map_err(|error| {
@@ -50,7 +56,7 @@ fn look(args: &ScanArgs) -> Result<u8, Failure> {
     Ok(write_out(text(&found, &left).as_bytes()))
 }
 
-/// Names that lead to nothing: they are denied all the same.
+/// Denied names of programs that are not installed.
 fn not_installed(found: &Scan) -> impl Iterator<Item = (&String, &str)> {
     let installed = |name: &str| found.denied.values().any(|denied| denied.name == name);
     let names = found.names.iter().map(|(name, rule)| (name, &**rule));
@@ -127,7 +133,7 @@ fn text(found: &Scan, left: &[String]) -> String {
         for (script, shell) in &allowed.without_shell {
             let problem = format!("needs {}, which is not listed", shell.display());
             rows.push([
-                "won't start".into(),
+                "cannot start".into(),
                 script.display().to_string(),
                 problem,
                 String::new(),
@@ -136,7 +142,7 @@ fn text(found: &Scan, left: &[String]) -> String {
     }
     let mut text = table::text(["WHAT", "PROGRAM", "WHERE", "RULE"], &rows);
     let count = left.len();
-    let plural = if count == 1 { "" } else { "s" };
-    text.push_str(&format!("{count} program{plural} of PATH can be run\n"));
+    let programs = units::count(count, "program");
+    text.push_str(&format!("{programs} of PATH can be run\n"));
     text
 }

@@ -1,25 +1,33 @@
-//! Output of a sandbox must not drive the terminal it is shown on.
+//! Output of a sandbox must not control the terminal that shows it.
 //!
-//! What a terminal could act on is replaced by something to read: `␛[31m` for an escape
-//! sequence, `\u{202e}` for a character that reorders text, `\x9b` for a byte that is no UTF-8.
-//! Tabs, newlines and CR LF stay.
+//! Control characters are replaced by visible text: `␛[31m` for an escape sequence, `\u{202e}` for a
+//! character that reorders text, `\x9b` for a byte that is not UTF-8. Tabs, newlines and CR LF stay.
 
 use std::fmt::Write;
 
 use brig_audit::escape::show;
-pub use brig_audit::escape::{is_harmful, line};
+pub(crate) use brig_audit::escape::{is_harmful, line};
 
-/// Neutralises a stream piece by piece; where the pieces are cut makes no difference.
+/// A word that a shell reads back as this text, if that has no control characters.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Escapes a stream chunk by chunk. The result does not depend on where chunks end.
 #[derive(Debug, Default)]
-pub struct Neutraliser {
-    /// The start of a character whose rest has not come yet.
+pub(crate) struct TextEscaper {
+    /// The start of an incomplete character.
     partial: Vec<u8>,
     /// A carriage return that may be the first half of CR LF.
     carriage_return: bool,
 }
 
-impl Neutraliser {
-    pub fn push(&mut self, bytes: &[u8]) -> String {
+impl TextEscaper {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         let mut input = std::mem::take(&mut self.partial);
         input.extend_from_slice(bytes);
         let mut out = String::with_capacity(input.len());
@@ -45,8 +53,8 @@ impl Neutraliser {
         out
     }
 
-    /// What was held back, once nothing more can come.
-    pub fn finish(&mut self) -> String {
+    /// What was held back, after the last chunk.
+    pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         let partial = std::mem::take(&mut self.partial);
         self.raw(&partial, &mut out);
@@ -75,7 +83,7 @@ impl Neutraliser {
         }
     }
 
-    /// A carriage return alone would write over what is already on the line.
+    /// A carriage return alone would overwrite the line.
     fn end_line(&mut self, out: &mut String) {
         if std::mem::take(&mut self.carriage_return) {
             out.push('␍');
@@ -88,9 +96,9 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8]) -> String {
-        let mut neutraliser = Neutraliser::default();
-        let mut out = neutraliser.push(bytes);
-        out.push_str(&neutraliser.finish());
+        let mut escaper = TextEscaper::default();
+        let mut out = escaper.push(bytes);
+        out.push_str(&escaper.finish());
         out
     }
 
@@ -140,11 +148,11 @@ mod tests {
         let whole = all(&input);
         for a in 0..=input.len() {
             for b in a..=input.len() {
-                let mut neutraliser = Neutraliser::default();
-                let mut out = neutraliser.push(&input[..a]);
-                out += &neutraliser.push(&input[a..b]);
-                out += &neutraliser.push(&input[b..]);
-                out += &neutraliser.finish();
+                let mut escaper = TextEscaper::default();
+                let mut out = escaper.push(&input[..a]);
+                out += &escaper.push(&input[a..b]);
+                out += &escaper.push(&input[b..]);
+                out += &escaper.finish();
                 assert_eq!(out, whole, "cut at {a} and {b}");
             }
         }
@@ -166,6 +174,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_word_for_a_shell_is_quoted_if_it_must_be() {
+        assert_eq!(shell_word("pypi.org:443"), "pypi.org:443");
+        assert_eq!(shell_word("*.pypi.org"), "'*.pypi.org'");
+        assert_eq!(shell_word("[::1]:80"), "'[::1]:80'");
+        assert_eq!(shell_word("it's $x"), r"'it'\''s $x'");
+        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

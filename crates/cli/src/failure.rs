@@ -1,88 +1,113 @@
-//! What went wrong, for people on stderr and for programs as JSON.
+//! Errors, as text on stderr and as JSON.
 
 use std::fmt;
 use std::io::Write;
 
 use brig_policy::Decision;
-use brig_sandbox::{Error, Report};
+use brig_reason::ReasonCode;
+use brig_sandbox::{Denial, Error, Interrupted};
 use serde_json::{Value, json};
 
+use crate::log::{self, Level};
 use crate::{escape, exit, json};
 
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Stable, such as `session.unknown`.
-    code: &'static str,
+    code: ReasonCode,
     message: String,
     hint: Option<String>,
     exit: u8,
-    /// What is known of an execution that was denied.
-    denied: Option<Box<Report>>,
+    denied: Option<Box<Denial>>,
+    lost: Option<Box<Interrupted>>,
 }
 
 impl Failure {
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ReasonCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
             hint: None,
             exit: exit::FAILED,
             denied: None,
+            lost: None,
         }
     }
 
-    /// The command line says something that makes no sense.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self::new("input.usage", message)
+    /// The command line is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(ReasonCode::InputUsage, message)
     }
 
-    /// A file of the host.
-    pub fn file(path: &str, error: &std::io::Error) -> Self {
-        Self::new("file.failed", format!("file `{path}`: {}", describe(error)))
+    /// A file on the host.
+    pub(crate) fn file(path: &str, error: &std::io::Error) -> Self {
+        Self::new(
+            ReasonCode::FileFailed,
+            format!("file `{path}`: {}", describe(error)),
+        )
     }
 
-    /// A policy said no, where there is no execution to report about.
-    pub fn denial(decision: &Decision) -> Self {
-        Self::new("policy.denied", denial(decision)).with_exit(exit::DENIED)
+    /// A denial by a policy without an execution to report.
+    pub(crate) fn denial(decision: &Decision) -> Self {
+        Self::new(ReasonCode::PolicyDenied, denial(decision)).with_exit(exit::DENIED)
     }
 
-    /// A signal came before there was anything to cancel, or came twice.
-    pub fn interrupted(signal: i32) -> Self {
-        Self::new("run.cancelled", "cancelled").with_exit(exit::of_signal(signal))
+    /// A signal arrived before there was anything to cancel, or arrived twice.
+    pub(crate) fn interrupted(signal: i32) -> Self {
+        Self::new(ReasonCode::RunCancelled, "cancelled").with_exit(exit::of_signal(signal))
     }
 
-    pub fn with_exit(mut self, exit: u8) -> Self {
+    pub(crate) fn with_exit(mut self, exit: u8) -> Self {
         self.exit = exit;
         self
     }
 
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub fn code(&self) -> &'static str {
-        self.code
+    /// Controls are waived where a session is created, not where something is run in it.
+    pub(crate) fn in_session(mut self) -> Self {
+        if let (ReasonCode::PolicyUnenforceable, Some(hint)) = (self.code, &mut self.hint) {
+            hint.push_str(" of `brig session create`");
+        }
+        self
     }
 
-    pub fn hint(&self) -> Option<&str> {
+    /// What a flag requires is not waived by another one.
+    pub(crate) fn if_required(mut self, required: bool) -> Self {
+        if let (ReasonCode::PolicyUnenforceable, true, Some(hint)) =
+            (self.code, required, &mut self.hint)
+        {
+            *hint = hint.replace("accept the risk with --waive", "leave out --require");
+        }
+        self
+    }
+
+    pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    pub fn exit(&self) -> u8 {
+    pub(crate) fn exit(&self) -> u8 {
         self.exit
     }
 
-    pub fn denied(&self) -> Option<&Report> {
+    pub(crate) fn denied(&self) -> Option<&Denial> {
         self.denied.as_deref()
     }
 
-    pub fn json(&self) -> Value {
+    /// What is known of an execution whose sandbox was lost.
+    pub(crate) fn lost(&self) -> Option<&Interrupted> {
+        self.lost.as_deref()
+    }
+
+    pub(crate) fn json(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "hint": self.hint })
     }
 
-    /// On stderr; and, where an object was asked for, on stdout as that object.
-    pub fn report(&self, as_json: bool) {
+    /// On stderr, and as a JSON object on stdout if requested.
+    pub(crate) fn report(&self, as_json: bool) {
         if as_json {
             json::print(&json!({ "error": self.json() }));
         }
@@ -90,12 +115,21 @@ impl Failure {
     }
 
     /// `error: …` and `hint: …`. Parts of the text may come from the sandbox.
-    pub fn show(&self) {
+    pub(crate) fn show(&self) {
         error(&self.message);
         if let Some(hint) = &self.hint {
-            self::hint(hint);
+            say(CYAN, "hint", hint);
         }
     }
+}
+
+/// Our stdout cannot be written, for example because its disk is full.
+pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
+    Failure::new(
+        ReasonCode::IoFailed,
+        format!("cannot write to stdout: {}", describe(error)),
+    )
+    .with_hint("the output is incomplete")
 }
 
 impl fmt::Display for Failure {
@@ -112,24 +146,28 @@ impl From<Error> for Failure {
             _ => exit::FAILED,
         };
         let message = match &error {
-            Error::Denied(report) => denial(&report.decision),
+            Error::Denied(denied) => denial(denied.decision()),
             Error::Unenforceable(_) => format!("{error} ({})", error.code()),
             _ => without_numbers(&error.to_string()),
         };
-        Self {
-            code: error.code(),
+        let mut failure = Self {
+            code: error.reason(),
             message,
             hint: error.hint(),
             exit,
-            denied: match error {
-                Error::Denied(report) => Some(report),
-                _ => None,
-            },
+            denied: None,
+            lost: None,
+        };
+        match error {
+            Error::Denied(denied) => failure.denied = Some(denied),
+            Error::Interrupted(interrupted) => failure.lost = Some(interrupted),
+            _ => {}
         }
+        failure
     }
 }
 
-/// The reason, the rule that gave it, and the code it is known by.
+/// The reason, the rule and the reason code.
 fn denial(decision: &Decision) -> String {
     let rule = match &decision.rule {
         Some(rule) => format!("rule `{rule}`, "),
@@ -142,7 +180,7 @@ fn denial(decision: &Decision) -> String {
 }
 
 /// In the style of our own messages.
-pub fn describe(error: &std::io::Error) -> String {
+pub(crate) fn describe(error: &std::io::Error) -> String {
     let text = without_numbers(&error.to_string());
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
@@ -150,7 +188,7 @@ pub fn describe(error: &std::io::Error) -> String {
     })
 }
 
-/// Without the `(os error 2)` that tells a reader nothing.
+/// Without `(os error 2)`, which does not help a reader.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -168,36 +206,66 @@ const YELLOW: &str = "\x1b[1;33m";
 const CYAN: &str = "\x1b[1;36m";
 const PLAIN: &str = "\x1b[0m";
 
-pub fn error(text: &str) {
+pub(crate) fn error(text: &str) {
     say(RED, "error", text);
 }
 
-pub fn warning(text: &str) {
-    say(YELLOW, "warning", text);
+pub(crate) fn warning(text: &str) {
+    at(Level::Warn, YELLOW, "warning", text);
 }
 
-pub fn note(text: &str) {
-    say(YELLOW, "note", text);
+pub(crate) fn note(text: &str) {
+    at(Level::Info, YELLOW, "note", text);
 }
 
-/// A line of the summary of what may be reached.
-pub fn network(text: &str) {
-    say(CYAN, "network", text);
+/// A line of the summary after a run: what was denied, and why.
+pub(crate) fn denied(text: &str) {
+    at(Level::Info, YELLOW, "denied", text);
 }
 
-pub fn hint(text: &str) {
-    say(CYAN, "hint", text);
+pub(crate) fn debug(text: &str) {
+    at(Level::Debug, CYAN, "debug", text);
+}
+
+/// A line of the launch summary: hosts that may be reached.
+pub(crate) fn network(text: &str) {
+    at(Level::Info, CYAN, "network", text);
+}
+
+/// A line of the launch summary: host directories that are mounted.
+pub(crate) fn shown(text: &str) {
+    at(Level::Info, CYAN, "shown", text);
+}
+
+/// A line of the launch summary: secrets that are hidden.
+pub(crate) fn hidden(text: &str) {
+    at(Level::Info, CYAN, "hidden", text);
+}
+
+pub(crate) fn hint(text: &str) {
+    at(Level::Info, CYAN, "hint", text);
+}
+
+/// Ends a line that the program has begun.
+pub(crate) fn end_line() {
+    let _ = writeln!(anstream::stderr());
 }
 
 /// Lines without a label.
-pub fn plain(text: &str) {
+pub(crate) fn plain(text: &str) {
     for line in text.lines() {
         let _ = writeln!(anstream::stderr(), "{}", escape::line(line));
     }
 }
 
+fn at(level: Level, colour: &str, label: &str, text: &str) {
+    if log::shows(level) {
+        say(colour, label, text);
+    }
+}
+
 fn say(colour: &str, label: &str, text: &str) {
-    // Nobody is left to tell if stderr itself is broken.
+    // If stderr is broken, the error cannot be reported.
     let _ = writeln!(
         anstream::stderr(),
         "{colour}{label}:{PLAIN} {}",
@@ -219,6 +287,24 @@ mod tests {
         assert_eq!(Failure::from(missing).exit(), 127);
         let unknown = Error::NoCheckpoint("x".into());
         assert_eq!(Failure::from(unknown).exit(), 125);
+    }
+
+    #[test]
+    fn a_waiver_is_suggested_only_where_it_can_be_given() {
+        let unmet = || Failure::from(Error::Unenforceable(Vec::new()));
+        let of_run = unmet().hint().expect("a hint").to_owned();
+        let in_session = unmet().in_session();
+        let expected = format!("{of_run} of `brig session create`");
+        assert_eq!(in_session.hint(), Some(expected.as_str()));
+        let required = unmet().if_required(true);
+        assert!(
+            required
+                .hint()
+                .is_some_and(|hint| hint.starts_with("leave out --require"))
+        );
+        assert_eq!(unmet().if_required(false).hint(), Some(of_run.as_str()));
+        let other = Failure::usage("x").with_hint("y").in_session();
+        assert_eq!(other.hint(), Some("y"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Signals that ask Brig to stop, or tell it that the terminal has a new size.
+//! Signals that ask Brig to stop, or report a new size of the terminal.
 
 use std::future::pending;
 
@@ -7,14 +7,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// SIGINT, SIGTERM and SIGHUP; but not those that were ignored when Brig was started (`nohup`,
 /// background jobs of scripts).
 #[derive(Debug)]
-pub struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
     hang_up: Option<Signal>,
 }
 
 impl Interrupts {
-    pub fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         let ignored = ignored();
         let listen = |kind: SignalKind| {
             let bit = 1_u64 << (kind.as_raw_value() - 1);
@@ -28,7 +28,7 @@ impl Interrupts {
     }
 
     /// The number of the next signal.
-    pub async fn next(&mut self) -> i32 {
+    pub(crate) async fn next(&mut self) -> i32 {
         tokio::select! {
             () = receive(&mut self.interrupt) => SignalKind::interrupt().as_raw_value(),
             () = receive(&mut self.terminate) => SignalKind::terminate().as_raw_value(),
@@ -37,12 +37,12 @@ impl Interrupts {
     }
 }
 
-/// Tells when the size of the terminal changes; never, where nobody asks for that.
+/// Reports changes of the terminal size, if enabled.
 #[derive(Debug)]
-pub struct Resizes(Option<Signal>);
+pub(crate) struct Resizes(Option<Signal>);
 
 impl Resizes {
-    pub fn new(wanted: bool) -> std::io::Result<Self> {
+    pub(crate) fn new(wanted: bool) -> std::io::Result<Self> {
         Ok(Self(
             wanted
                 .then(|| signal(SignalKind::window_change()))
@@ -50,7 +50,7 @@ impl Resizes {
         ))
     }
 
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         receive(&mut self.0).await;
     }
 }
@@ -62,7 +62,7 @@ async fn receive(signal: &mut Option<Signal>) {
     }
 }
 
-/// The set of ignored signals, as the kernel shows it.
+/// The set of ignored signals, from `/proc`.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status

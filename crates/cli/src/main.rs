@@ -2,42 +2,69 @@
 
 mod agent;
 mod answer;
+mod approvals;
 mod args;
+mod assemble;
 mod audit;
 mod backend;
 mod commands;
+mod complete;
+mod denials;
 mod doctor;
 mod drive;
 mod escape;
-mod evidence;
 mod exit;
 mod failure;
+mod help;
 mod interrupt;
 mod json;
+mod launch;
+mod log;
+mod man;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod network;
 mod output;
 mod policy;
+mod prune;
+mod recorder;
 mod reference;
 mod run;
+mod script;
 mod session;
+mod settings;
 mod state;
+mod stdout;
+mod stream;
 mod table;
 mod terminal;
+mod tools;
 mod units;
 mod user;
+mod version;
 
 use std::future::Future;
 use std::io::Write;
 
 use args::{AgentCommand, Cli, Command};
-use clap::CommandFactory;
 use failure::Failure;
 
 fn main() {
+    complete::answer();
+    if let Err(error) = brig_linux::process::own_signals() {
+        failure::error(&format!("cannot start: {}", failure::describe(&error)));
+        std::process::exit(exit::FAILED.into());
+    }
+    if let Err(failure) = log::init() {
+        failure.show();
+        std::process::exit(failure.exit().into());
+    }
     let code = match Cli::parse_args(std::env::args_os()) {
         Ok(cli) => command(&cli.command),
         Err(error) => usage(&error),
     };
+    // JSON that could not be written changes the exit code.
+    let code = json::failed().unwrap_or(code);
     // Without unwinding: a thread may still wait for standard input.
     std::process::exit(code.into());
 }
@@ -48,33 +75,37 @@ fn command(command: &Command) -> u8 {
         Command::Session(args) => block_on(session::run(&args.command)),
         Command::Agent(args) => match &args.command {
             AgentCommand::Run(args) => block_on(agent::run(args)),
+            AgentCommand::Trust(args) => agent::trust(args),
             AgentCommand::Schema(_) => write_out(brig_config::agent_schema().as_bytes()),
         },
         Command::Alias(args) => agent::alias(&args.command),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => block_on(mcp::run(args)),
         Command::Sandbox(args) => network::run(&args.command),
-        Command::Policy(args) => policy::run(&args.command),
+        Command::Approvals(args) => approvals::run(&args.command),
+        Command::Policy(args) => block_on(policy::run(&args.command)),
         Command::Audit(args) => audit::run(args),
         Command::Commands(args) => commands::run(&args.command),
+        Command::Tools(args) => block_on(tools::run(&args.command)),
+        Command::Config(args) => settings::run(&args.command),
         Command::Doctor(args) => block_on(doctor::run(args)),
-        Command::Completions(args) => {
-            let mut script = Vec::new();
-            clap_complete::generate(args.shell, &mut Cli::command(), "brig", &mut script);
-            write_out(&script)
-        }
+        Command::Prune(args) => block_on(prune::run(args)),
+        Command::Completions(args) => write_out(&complete::script(args.shell)),
         Command::Version(args) => {
-            let version = env!("CARGO_PKG_VERSION");
             if args.json {
-                json::print(&serde_json::json!({ "version": version }));
+                json::print(&version::json());
                 0
             } else {
-                write_out(format!("brig {version}\n").as_bytes())
+                write_out(format!("brig {}\n", version::text()).as_bytes())
             }
         }
+        Command::Help(args) => help::run(args),
         Command::Reference => write_out(reference::text().as_bytes()),
+        Command::Man(args) => man::run(&args.directory),
     }
 }
 
-/// One thread does it all: starting more would cost more than it gains.
+/// On one thread: starting more would cost more than it gains.
 fn block_on(work: impl Future<Output = u8>) -> u8 {
     match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,16 +123,17 @@ fn block_on(work: impl Future<Output = u8>) -> u8 {
     }
 }
 
+/// Text on stdout. On a terminal, control sequences are shown and not interpreted.
 fn write_out(bytes: &[u8]) -> u8 {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+    let mut stdout = stdout::Stdout::new(stdout::OutputFormat::Text);
+    match stdout.write_all(bytes).and_then(|()| stdout.finish()) {
         Ok(()) => 0,
-        Err(_) => exit::of_broken_pipe(),
+        Err(error) => exit::of_unwritten(&error),
     }
 }
 
-/// Help and version are no errors. A wrong command line is one of Brig's own failures, so that
-/// it cannot be taken for an exit code of the program.
+/// Help and version are not errors. A wrong command line exits like other failures of Brig, so that
+/// its code is not taken for one of the program.
 fn usage(error: &clap::Error) -> u8 {
     if error.exit_code() == 0 {
         let _ = error.print();
@@ -112,14 +144,17 @@ fn usage(error: &clap::Error) -> u8 {
         .take_while(|arg| arg != "--")
         .map(|arg| arg.to_string_lossy().into_owned())
         .collect();
-    if words.iter().any(|word| word == "--json") {
+    if words
+        .iter()
+        .any(|word| word == "--json" || word.starts_with("--json="))
+    {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         let failure = Failure::usage(first.strip_prefix("error: ").unwrap_or(first));
         json::print(
             &match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["run", ..] | ["session", "exec", ..] | ["agent", "run", ..] => {
-                    answer::failure(None, None, None, &failure)
+                    answer::object(answer::Run::default(), &failure)
                 }
                 _ => serde_json::json!({ "error": failure.json() }),
             },

@@ -1,30 +1,36 @@
-//! What the program writes, as it comes.
+//! Shows the program's output while it runs.
 
 use std::io::{self, IsTerminal};
 
+use brig_audit::Record;
+use brig_sandbox::ExecutionId;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::escape::Neutraliser;
+use crate::escape::TextEscaper;
+use crate::stream::{Lines, Stream};
 
-/// Writes one stream to one of ours. Writing happens on another thread, so that a reader who
-/// does not read holds up neither the timeout nor Ctrl-C.
+/// Writes one stream of the program to one of ours. Writing happens on another thread, so that a
+/// reader that does not read delays neither the timeout nor Ctrl-C.
 #[derive(Debug)]
 struct Sink<W> {
     to: W,
-    neutraliser: Option<Neutraliser>,
+    escaper: Option<TextEscaper>,
     queue: Bytes,
-    /// Something was queued and has not all arrived yet.
+    /// Whether queued bytes are not written yet.
     busy: bool,
+    /// Whether the last byte was not the end of a line.
+    within_line: bool,
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    fn new(to: W, neutralise: bool) -> Self {
+    fn new(to: W, escape: bool) -> Self {
         Self {
             to,
-            neutraliser: neutralise.then(Neutraliser::default),
+            escaper: escape.then(TextEscaper::default),
             queue: Bytes::new(),
             busy: false,
+            within_line: false,
         }
     }
 
@@ -33,22 +39,23 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             !self.busy,
             "the last piece is written before the next is taken"
         );
-        self.queue = match &mut self.neutraliser {
-            Some(neutraliser) => neutraliser.push(&bytes).into(),
+        self.within_line = bytes.last().is_some_and(|last| *last != b'\n');
+        self.queue = match &mut self.escaper {
+            Some(escaper) => escaper.push(&bytes).into(),
             None => bytes,
         };
         self.busy = true;
     }
 
-    /// What was held back; nothing more comes.
+    /// Queues what was held back. Nothing more follows.
     fn finish(&mut self) {
-        if let Some(neutraliser) = &mut self.neutraliser {
-            self.queue = neutraliser.finish().into();
+        if let Some(escaper) = &mut self.escaper {
+            self.queue = escaper.finish().into();
             self.busy = !self.queue.is_empty();
         }
     }
 
-    /// Giving up half-way loses nothing and writes nothing twice.
+    /// Safe to cancel: nothing is lost or written twice.
     async fn advance(&mut self) -> io::Result<()> {
         if !self.busy {
             return Ok(());
@@ -63,50 +70,95 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     }
 }
 
-/// Both streams of one program.
+/// Both output streams of a program.
 #[derive(Debug)]
-pub struct Display {
+pub(crate) struct Display {
     stdout: Sink<tokio::io::Stdout>,
     stderr: Sink<tokio::io::Stderr>,
     stderr_broken: bool,
+    stderr_cut: bool,
+    /// Both are shown on a terminal.
+    one_screen: bool,
+    /// With `--json=stream`, all goes to stdout.
+    lines: Option<Lines>,
 }
 
 impl Display {
-    /// `raw` is for a program that was given the terminal.
-    pub fn new(raw: bool) -> Self {
+    /// `raw` is for a program that has the terminal.
+    pub(crate) fn new(raw: bool) -> Self {
         Self {
             stdout: Sink::new(tokio::io::stdout(), io::stdout().is_terminal() && !raw),
             stderr: Sink::new(tokio::io::stderr(), io::stderr().is_terminal() && !raw),
             stderr_broken: false,
+            stderr_cut: false,
+            one_screen: io::stdout().is_terminal() && io::stderr().is_terminal(),
+            lines: None,
         }
     }
 
-    /// Everything taken so far has arrived.
-    pub fn is_idle(&self) -> bool {
+    /// Lines of JSON, the first of which says which execution was started.
+    pub(crate) fn lines(id: &ExecutionId) -> Self {
+        let lines = Lines::new(io::stdout().is_terminal());
+        // The lines are escaped as JSON.
+        let mut display = Self::new(true);
+        display.stdout.push(lines.started(id));
+        display.lines = Some(lines);
+        display
+    }
+
+    /// Shows what the program requested, with `--json=stream`.
+    pub(crate) fn attempt(&mut self, record: &Record) {
+        if let Some(lines) = &self.lines {
+            self.stdout.push(lines.attempt(record));
+        }
+    }
+
+    /// Whether everything queued so far is written.
+    pub(crate) fn is_idle(&self) -> bool {
         !self.stdout.busy && !self.stderr.busy
     }
 
-    pub fn stdout(&mut self, bytes: Bytes) {
-        self.stdout.push(bytes);
+    pub(crate) fn stdout(&mut self, bytes: Bytes) {
+        match &mut self.lines {
+            Some(lines) => self.stdout.push(lines.output(Stream::Stdout, &bytes)),
+            None => self.stdout.push(bytes),
+        }
     }
 
-    pub fn stderr(&mut self, bytes: Bytes) {
-        if !self.stderr_broken {
+    pub(crate) fn stderr(&mut self, bytes: Bytes) {
+        if let Some(lines) = &mut self.lines {
+            self.stdout.push(lines.output(Stream::Stderr, &bytes));
+        } else if !self.stderr_broken {
             self.stderr.push(bytes);
         }
     }
 
-    pub fn finish(&mut self) {
-        self.stdout.finish();
+    /// Whether a part of stderr could not be written although its reader exists, as on a full disk.
+    pub(crate) fn stderr_cut(&self) -> bool {
+        self.stderr_cut
+    }
+
+    /// Whether a message on stderr would begin within a line of the program.
+    pub(crate) fn within_line(&self) -> bool {
+        let stdout = self.one_screen && self.lines.is_none() && self.stdout.within_line;
+        self.stderr.within_line || stdout
+    }
+
+    pub(crate) fn finish(&mut self) {
+        match &mut self.lines {
+            Some(lines) => self.stdout.push(lines.finish()),
+            None => self.stdout.finish(),
+        }
         self.stderr.finish();
     }
 
-    /// Writes what is queued. Only a broken stdout is an error: a program whose complaints
-    /// nobody reads still works.
-    pub async fn advance(&mut self) -> io::Result<()> {
-        if self.stderr.advance().await.is_err() {
+    /// Writes what is queued. Only a broken stdout is an error: without a reader of stderr the program
+    /// still works.
+    pub(crate) async fn advance(&mut self) -> io::Result<()> {
+        if let Err(error) = self.stderr.advance().await {
             self.stderr.busy = false;
             self.stderr_broken = true;
+            self.stderr_cut = error.kind() != io::ErrorKind::BrokenPipe;
         }
         self.stdout.advance().await
     }

@@ -1,82 +1,115 @@
-//! `brig run`: one execution, and nothing of it stays.
+//! `brig run`: one execution in a sandbox that is removed afterwards.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use brig_sandbox::request::Work;
-use brig_sandbox::{Limit, Report, Request, Sandbox};
+use brig_sandbox::{Report, Request};
 
-use crate::args::{RunArgs, UnderArgs};
-use crate::drive::{Attachment, Finished, drive};
+use crate::args::{RunArgs, RunPolicyArgs};
+use crate::assemble::{RunSpec, Storage, assemble};
+use crate::denials::RunKind;
+use crate::drive::Finished;
 use crate::failure::{self, Failure};
-use crate::policy::load;
-use crate::{answer, backend, evidence, exit, json, network, state, terminal, units, user};
+use crate::policy::{explain, load, reproduce};
+use crate::tools::ToolRequest;
+use crate::{answer, approvals, script, user};
 
-/// Somebody sits at a terminal: no default ends what they are doing.
-pub const SITTING: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// What of the caller's terminal the program gets.
-#[derive(Clone, Copy, Debug)]
-pub struct Streams {
-    pub stdin: bool,
-    pub terminal: bool,
-}
-
-pub async fn run(args: &RunArgs) -> u8 {
+pub(crate) async fn run(args: &RunArgs) -> u8 {
+    args.verbosity.apply();
+    if args.explain {
+        return explain(args).await.unwrap_or_else(|failure| {
+            failure.report(args.json.is_some());
+            failure.exit()
+        });
+    }
     match attempt(args).await {
         Ok(finished) => {
             if args.observe {
                 failure::plain(&observed(&finished.report));
             }
-            finish(&finished, args.work.streams(), args.json, false)
+            answer::finished(&finished, args.json, RunKind::Run)
         }
         Err(failure) => {
-            if args.json {
-                let agent = args.config.agent();
-                let backend = Some(args.config.backend());
-                let agent = Some(agent.as_str());
-                json::print(&answer::failure(agent, None, backend, &failure));
-            }
-            failure.show();
-            failure.exit()
+            let agent = args.config.agent();
+            let user = user::readable();
+            let run = answer::Run {
+                agent: Some(agent.as_str()),
+                session: None,
+                backend: Some(args.config.backend(user.defaults(), None)),
+            };
+            answer::failed(run, &failure, args.json)
         }
     }
 }
 
+/// What the policies decide on the same request.
+async fn explain(args: &RunArgs) -> Result<u8, Failure> {
+    let store = user::store()?;
+    let default = user::default_policy(&store, &user::load(&store)?);
+    let policies = load::load(
+        &args.policies.files(default)?,
+        args.policies.compat.compat(),
+    )?
+    .ok_or_else(|| Failure::usage("no policy given").with_hint("add --policy FILE"))?;
+    let mut request = Request::new(args.work.read()?);
+    request.facts = load::extra(&args.facts)?;
+    let agent = args.config.agent();
+    Ok(explain::request(&policies, &request, &agent, args.json.is_some()).await)
+}
+
 async fn attempt(args: &RunArgs) -> Result<Finished, Failure> {
-    let mut config = args.config.session_config();
-    config.observe_commands = args.observe;
-    if args.work.tty && !config.limits.timeout.asked {
-        config.limits.timeout = Limit::default_of(SITTING);
-    }
-    let backend = backend::choose(args.config.backend()).await?;
+    let attachment = args.work.attachment(args.json)?;
     let store = user::store()?;
     let user = user::load(&store)?;
-    if let Some(policies) = load::under(&args.under)? {
-        config = config.under(policies)?;
-    }
-    config.network = network::layered(config.network, &[], &user, &args.config.allow);
-    user::keep_out(&config, &store)?;
-    let streams = args.work.streams();
-    let mut request = request(args.work.read()?, streams, &args.config.env);
-    request.cwd.clone_from(&args.work.cwd);
-    network::announce(&config.network, &args.config.allow);
+    let default = user::default_policy(&store, &user);
+    let backend = args.config.backend(user.defaults(), None);
+    let mut config = args.config.session_config(user.defaults(), backend)?;
+    let env = config.env.clone();
+    config.observe_commands = args.observe;
+    attachment.set_timeout(&mut config);
+    // A script on the host is read first: where it is decides what is mounted.
+    let script = match args.work.script() {
+        Some(file) => {
+            let work = args.work.read()?;
+            let placed = script::place(file, &work, args.script_dir, backend, &mut config);
+            Some((work, placed))
+        }
+        None if args.script_dir == Some(true) => {
+            return Err(Failure::usage("--script-dir is for a script on the host"));
+        }
+        None => None,
+    };
+    let run = assemble(RunSpec {
+        agent: args.config.agent(),
+        backend: backend.to_owned(),
+        config,
+        policies: args.policies.files(default.clone())?,
+        compat: args.policies.compat.compat(),
+        layers: brig_config::layers(&[], &user, &args.config.allow),
+        tools: ToolRequest {
+            flags: args.tools.clone(),
+            user: user.tools().clone(),
+            ..ToolRequest::default()
+        },
+        approver: approvals::approver(args.approvals.approvals, attachment)?,
+        storage: Storage::None,
+    })
+    .await?;
+    // After the rest was checked, so that a mistake does not wait for standard input.
+    let (work, name) = match script {
+        Some(script) => script,
+        None => (args.work.read()?, None),
+    };
+    let mut request = attachment.request(work, &env, args.work.cwd.as_ref());
+    request.script = name;
     request.facts = load::extra(&args.facts)?;
-    let folder = state::folder()?;
-    let recorder = evidence::recorder(&folder)?;
-    let sandbox = Sandbox::builder(backend)
-        .recorder(recorder)
-        .private_dir(folder)
-        .build()?;
-    let agent = args.config.agent();
-    let start = sandbox.start_once(&agent, config, request);
-    let done = drive(start, attachment(streams, args.json)).await;
-    done.map_err(|failure| for_the_operator(failure, &args.under))
+    let finished = run.run_once(request, attachment).await;
+    finished.map_err(|failure| with_policy_hint(failure, &args.policies, default))
 }
 
 /// The programs that an execution started, as a policy that allows no others.
 fn observed(report: &Report) -> String {
-    const FOLDERS: [&str; 6] = [
+    const DIRECTORIES: [&str; 6] = [
         "/usr/local/sbin/",
         "/usr/local/bin/",
         "/usr/sbin/",
@@ -85,9 +118,9 @@ fn observed(report: &Report) -> String {
         "/bin/",
     ];
     let by_name = |program: &String| {
-        let mut names = FOLDERS
+        let mut names = DIRECTORIES
             .iter()
-            .filter_map(|folder| program.strip_prefix(folder));
+            .filter_map(|directory| program.strip_prefix(directory));
         let name = names.find(|name| !name.contains('/'));
         name.map_or_else(|| program.clone(), str::to_owned)
     };
@@ -102,81 +135,30 @@ fn observed(report: &Report) -> String {
     text
 }
 
-/// Who is denied can't mend it; who wrote the policy can.
-fn for_the_operator(failure: Failure, under: &UnderArgs) -> Failure {
-    let Some(report) = failure.denied() else {
+/// Tells the operator which policy denied the run. The agent that was denied cannot change it.
+fn with_policy_hint(failure: Failure, args: &RunPolicyArgs, default: Option<PathBuf>) -> Failure {
+    // The hint of a missing approval says more.
+    let Some(denial) = failure
+        .denied()
+        .filter(|denial| denial.approval().is_none())
+    else {
         return failure;
     };
-    let files: Vec<String> = (under.policy.iter())
+    let default = default.iter().filter(|_| args.policy.is_empty());
+    let files: Vec<String> = (args.policy.iter().chain(default))
         .map(|file| file.display().to_string())
         .collect();
-    let files = files.join(" ");
-    let (place, words) = match (&under.folder.policy_root, &under.folder.policy_path) {
-        (None, _) => (files.as_str(), files.clone()),
-        (Some(root), path) => {
-            let mut words = format!("--policy-root {}", root.display());
-            if let Some(path) = path {
-                words.push_str(&format!(" --policy-path {}", path.display()));
-            }
-            ("the policies of folders", words)
-        }
+    let place = match &args.directory.policy_root {
+        None => files.join(" "),
+        Some(_) => "the directory policies".into(),
     };
-    let by = match &report.decision.rule {
+    let by = match denial.rule() {
         Some(rule) => format!("rule `{rule}` in {place}"),
-        None => place.to_owned(),
+        None => place,
     };
+    let command = reproduce::explain_command(1);
     let hint = format!(
-        "for the operator: this was decided by {by}; `brig policy explain {words}` shows why and what would change it"
+        "for the operator: this was decided by {by}; {command} shows why and what would change it"
     );
     failure.with_hint(hint)
-}
-
-/// What is the same for `run` and `session exec`. The variables given win over our own.
-pub fn request(work: Work, streams: Streams, given: &[(String, String)]) -> Request {
-    let mut request = Request::new(work);
-    request.env = given.to_vec();
-    request.stream = true;
-    if streams.stdin {
-        request.stdin = Some(Box::new(tokio::io::stdin()));
-    }
-    if streams.terminal {
-        request.terminal = Some(terminal::size());
-        if let Ok(kind) = std::env::var("TERM") {
-            request.env.insert(0, ("TERM".into(), kind));
-        }
-    }
-    request
-}
-
-pub fn attachment(streams: Streams, json: bool) -> Attachment {
-    Attachment {
-        stdin: streams.stdin,
-        terminal: streams.terminal,
-        show: !json,
-    }
-}
-
-/// Says what the output alone does not.
-pub fn finish(finished: &Finished, streams: Streams, as_json: bool, in_session: bool) -> u8 {
-    if as_json {
-        json::print(&answer::success(&finished.report));
-    }
-    let Some(outcome) = &finished.report.outcome else {
-        return finished.exit;
-    };
-    for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
-        // Of a terminal everything was shown, whatever was kept.
-        if output.truncated() && !as_json && !streams.terminal {
-            failure::note(&format!(
-                "{name} was cut after {} of {}; keep more with --output-max",
-                units::size(output.bytes.len() as u64),
-                units::size(output.total),
-            ));
-        }
-    }
-    if let Some(reason) = &outcome.killed {
-        let governed = finished.report.decision.code != "policy.none";
-        failure::error(&exit::explain(reason, in_session, governed));
-    }
-    finished.exit
 }

@@ -1,44 +1,58 @@
-//! Where sessions and their evidence live on disk.
+//! Where sessions and the audit log are.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
-use brig_config::UserConfig;
-use brig_sandbox::{Backend, Sandbox, SandboxBuilder};
-use etcetera::base_strategy::{BaseStrategy, Xdg};
+use brig_reason::ReasonCode;
+use rustix::fs::Access;
+use rustix::io::Errno;
 
-use crate::evidence;
-use crate::failure::Failure;
+use crate::failure::{Failure, describe};
 
 /// `$XDG_STATE_HOME/brig`, usually `~/.local/state/brig`.
-pub fn folder() -> Result<PathBuf, Failure> {
-    let strategy = Xdg::new().map_err(|_| {
+pub(crate) fn directory() -> Result<PathBuf, Failure> {
+    brig_sandbox::state_dir().ok_or_else(|| {
         Failure::new(
-            "state.no-home",
-            "cannot find a home folder to keep sessions and evidence in",
+            ReasonCode::StateNoHome,
+            "cannot find a home directory for sessions and the audit log",
         )
         .with_hint("set HOME or XDG_STATE_HOME")
-    })?;
-    Ok(strategy
-        .state_dir()
-        .unwrap_or_else(|| strategy.home_dir().join(".local/state"))
-        .join("brig"))
+    })
 }
 
-pub fn sandbox(backend: Arc<dyn Backend>) -> Result<Sandbox, Failure> {
-    Ok(builder(backend)?.build()?)
+/// The same, if this user may write there. It need not exist yet.
+pub(crate) fn writable() -> Result<PathBuf, Failure> {
+    let state = directory()?;
+    let nearest = state.ancestors().find(|path| path.exists());
+    let nearest = nearest.unwrap_or(Path::new("/"));
+    let may = match nearest.is_dir() {
+        true => rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK),
+        false => Err(Errno::NOTDIR),
+    };
+    match may {
+        Ok(()) => Ok(state),
+        Err(error) => Err(unwritable(&state, nearest, &error.into())),
+    }
 }
 
-/// Whose sessions reach what the user allows now, whatever was allowed when they were created.
-pub fn sandbox_under(backend: Arc<dyn Backend>, user: &UserConfig) -> Result<Sandbox, Failure> {
-    let layer = brig_config::user_layer(user);
-    Ok(builder(backend)?.user_network(layer).build()?)
+fn unwritable(state: &Path, at: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        ReasonCode::StateUnwritable,
+        format!(
+            "cannot use `{}` for sessions and the audit log: `{}`: {}",
+            state.display(),
+            at.display(),
+            describe(error)
+        ),
+    )
+    .with_hint(format!(
+        "set XDG_STATE_HOME to a directory that you may write to, or HOME, which is {}",
+        std::env::var_os("HOME").map_or("not set".into(), |home| format!(
+            "`{}`",
+            home.to_string_lossy()
+        ))
+    ))
 }
 
-fn builder(backend: Arc<dyn Backend>) -> Result<SandboxBuilder, Failure> {
-    let folder = folder()?;
-    let recorder = evidence::recorder(&folder)?;
-    Ok(Sandbox::builder(backend)
-        .recorder(recorder)
-        .state_dir(folder))
+pub(crate) fn audit_directory(state: &Path) -> PathBuf {
+    state.join("audit")
 }

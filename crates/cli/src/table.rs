@@ -1,9 +1,9 @@
-//! Columns for people.
+//! Text tables.
 
 use crate::escape;
 
-/// A heading and rows, aligned, with nothing in a cell that could break out of it.
-pub fn text<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+/// A heading and rows, aligned. Control characters in cells are escaped.
+pub(crate) fn text<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let heading = heading.map(str::to_owned);
     let rows: Vec<[String; N]> = std::iter::once(&heading)
         .chain(rows)

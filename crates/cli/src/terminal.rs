@@ -10,8 +10,8 @@ const USUAL: TerminalSize = TerminalSize {
     columns: 80,
 };
 
-/// The size of the terminal we are on, or a usual one.
-pub fn size() -> TerminalSize {
+/// The size of the terminal, or a common default.
+pub(crate) fn size() -> TerminalSize {
     [
         rustix::stdio::stdout(),
         rustix::stdio::stdin(),
@@ -27,16 +27,16 @@ pub fn size() -> TerminalSize {
     .unwrap_or(USUAL)
 }
 
-/// While it lives, every key reaches the program inside as it is, Ctrl-C too. Dropping it
-/// brings the terminal back, also while unwinding.
+/// While it exists, every key goes to the program unchanged, Ctrl-C too. Dropping it restores the
+/// terminal, also while unwinding.
 #[derive(Debug)]
-pub struct RawMode {
+pub(crate) struct RawMode {
     before: Termios,
 }
 
 impl RawMode {
-    /// None if standard input is no terminal.
-    pub fn enter() -> std::io::Result<Option<Self>> {
+    /// `None` if standard input is not a terminal.
+    pub(crate) fn enter() -> std::io::Result<Option<Self>> {
         let stdin = rustix::stdio::stdin();
         if !stdin.is_terminal() {
             return Ok(None);
@@ -56,9 +56,9 @@ impl Drop for RawMode {
     }
 }
 
-/// A program that was killed cannot tidy up: leave the alternate screen, show the cursor, stop
-/// reporting the mouse and marking pastes, plain text.
-pub fn tidy_up() {
+/// Resets the terminal after a program was killed: leaves the alternate screen, shows the cursor, turns
+/// off mouse reports and bracketed paste, resets colours.
+pub(crate) fn reset() {
     const TIDY: &[u8] =
         b"\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m\r\n";
     let mut stdout = std::io::stdout();

@@ -1,36 +1,48 @@
-//! The user's configuration: where it is, and what becomes of a run when it can't be read.
+//! The user's configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brig_config::{Disk, Error, Store, UserConfig};
-use brig_sandbox::SessionConfig;
-use etcetera::base_strategy::{BaseStrategy, Xdg};
+use brig_reason::ReasonCode;
 
 use crate::failure::{self, Failure};
 use crate::policy::load;
 
 /// `$XDG_CONFIG_HOME/brig/config.yaml`, usually `~/.config/brig/config.yaml`.
-pub fn store() -> Result<Store, Failure> {
-    let strategy = Xdg::new().map_err(|_| {
+pub(crate) fn store() -> Result<Store, Failure> {
+    let directory = brig_sandbox::config_dir().ok_or_else(|| {
         Failure::new(
-            "state.no-home",
-            "cannot find a home folder with a configuration",
+            ReasonCode::StateNoHome,
+            "cannot find a home directory for the configuration",
         )
         .with_hint("set HOME or XDG_CONFIG_HOME")
     })?;
-    Ok(Store::new(strategy.config_dir().join("brig/config.yaml")))
+    Ok(Store::new(directory.join("config.yaml")))
 }
 
-/// Reads it, once.
-pub fn load(store: &Store) -> Result<UserConfig, Failure> {
+/// Reads it, and shows its warnings.
+pub(crate) fn load(store: &Store) -> Result<UserConfig, Failure> {
     let (config, warnings) = store.load(&Disk).map_err(failed)?;
     load::show(&warnings);
     Ok(config)
 }
 
-/// Shows all that is wrong with a file.
-pub fn failed(error: Error) -> Failure {
-    if let Error::Unsound { problems, .. } = &error {
+/// The configuration, or an empty one if it can't be read: for what decides nothing.
+pub(crate) fn readable() -> UserConfig {
+    let config = store().ok().and_then(|store| store.load(&Disk).ok());
+    config.map_or_else(UserConfig::default, |(config, _)| config)
+}
+
+/// The policy that applies unless a flag names one.
+pub(crate) fn default_policy(store: &Store, config: &UserConfig) -> Option<PathBuf> {
+    let directory = store.path().parent().unwrap_or(Path::new(""));
+    let policy = config.defaults().policy.as_ref()?;
+    Some(directory.join(policy))
+}
+
+/// Shows all problems of a file.
+pub(crate) fn failed(error: Error) -> Failure {
+    if let Error::Invalid { problems, .. } = &error {
         load::show(problems);
     }
     let message = match &error {
@@ -43,30 +55,13 @@ pub fn failed(error: Error) -> Failure {
         other => other.to_string(),
     };
     let failure = Failure::new(error.code(), message);
+    if let Error::Unreadable { source, .. } = &error
+        && source.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return failure.with_hint("set HOME or XDG_CONFIG_HOME to a directory of yours");
+    }
     match error.hint() {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
-}
-
-/// Who can write to the configuration opens the network of the next run: no sandbox sees it.
-pub fn keep_out(config: &SessionConfig, store: &Store) -> Result<(), Failure> {
-    let Some(folder) = (store.path().parent()).and_then(|folder| folder.canonicalize().ok()) else {
-        return Ok(());
-    };
-    let mounts = config.mounts.iter().map(|mount| &mount.source);
-    let shown = mounts.chain(&config.workspace).chain(&config.rootfs);
-    for source in shown {
-        let overlap = |path: &Path| path.starts_with(&folder) || folder.starts_with(path);
-        if source.canonicalize().is_ok_and(|path| overlap(&path)) {
-            return Err(Failure::new(
-                "input.mount",
-                format!(
-                    "mount `{}` is refused: the configuration of Brig is there",
-                    source.display()
-                ),
-            ));
-        }
-    }
-    Ok(())
 }

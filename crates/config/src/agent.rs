@@ -1,62 +1,129 @@
 //! An agent file: how an agent is run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brig_hosts::Rule;
-use brig_policy::form::{
-    Entry, Fault, Field, Kind, Log, Node, NodeKind, Object, Reader, parse, reference_of, schema_of,
+use brig_policy::{Document, HOSTS};
+use brig_reason::ReasonCode;
+use brig_schema::{
+    Compat, Fault, Field, FieldKind, Format, KeyPath, Node, NodeKind, Object, Problem, ProblemLog,
+    Problems, Reader, Value, field_table, json_schema, parse,
 };
-use brig_policy::{Compat, Document, Format, Problem, Problems, Value};
 
+use crate::defaults::{self, LIMIT_FIELDS, SetLimits};
 use crate::error::{Error, Result};
+use crate::mount::Mount;
+use crate::tools::{self, SERVER_FIELDS, TOOL_FIELDS, ToolSources};
 use crate::user::hosts;
 
 const FIELDS: &[Field] = &[
     Field::new(
         "name",
-        Kind::Name,
-        "Who asks, in records and sessions: letters, digits, `_`, `.` and `-`, a letter or digit first.",
+        FieldKind::Name,
+        "The id of the agent in records and sessions: letters, digits, `_`, `.` and `-`, a letter \
+         or digit first.",
     )
     .required(),
     Field::new(
         "command",
-        Kind::Words,
-        "The program and its arguments. What follows the agent on the command line is added.",
+        FieldKind::Words,
+        "The program and its arguments. Arguments after the agent on the command line are \
+         appended.",
     )
     .required(),
     Field::new(
         "policy",
-        Kind::Policy,
-        "What the agent may do. A path counts from the folder of the agent file.",
+        FieldKind::PathOrMap {
+            map: "a [policy](policy.md)",
+        },
+        "What the agent may do. A path is relative to the directory of the agent file.",
     )
     .nullable(),
-    Field::new("runtime", Kind::Object(RUNTIME), "Where the agent runs.")
-        .nullable()
-        .default("{}"),
+    Field::new(
+        "runtime",
+        FieldKind::Object(RUNTIME),
+        "Where the agent runs.",
+    )
+    .nullable()
+    .default("{}"),
 ];
 
 const RUNTIME: &[Field] = &[
     Field::new(
         "sandbox",
-        Kind::Flag,
-        "Whether the agent runs in a sandbox, unless the flag or the alias says so.",
+        FieldKind::Flag,
+        "Whether the agent runs in a sandbox, unless the flag, the alias or the user's \
+         configuration sets it. `false` needs the user's trust in the file.",
     )
     .nullable(),
     Field::new(
         "backend",
-        Kind::Name,
-        "The isolation technology, unless a flag names one.",
+        FieldKind::Name,
+        "The backend, unless a flag or the user's configuration names one. A backend other than the \
+         default needs the user's trust in the file.",
     )
     .nullable()
     .default("\"native\""),
     Field::new(
         "network_allowlist",
-        Kind::Hosts,
-        "Hosts that the agent may reach, however its sandbox was turned on.",
+        HOSTS,
+        "Hosts that the agent may reach, no matter what turned its sandbox on. Addresses that are \
+         not public need the user's trust in the file.",
     )
     .nullable()
     .default("[]"),
+    Field::new(
+        "mounts",
+        FieldKind::List {
+            items: "mounts",
+            pattern: "^.+:/.*$",
+        },
+        "Host files and directories that the agent sees: `SRC:DST`, read-only unless `:rw` follows. SRC \
+         is relative to the directory of the agent file. They need the user's trust in the file.",
+    )
+    .nullable()
+    .default("[]"),
+    Field::new(
+        "env",
+        FieldKind::Variables,
+        "Environment variables of the agent. Flags override them.",
+    )
+    .nullable()
+    .default("{}"),
+    Field::new(
+        "secrets",
+        FieldKind::List {
+            items: "names of variables",
+            pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+        },
+        "Variables that the agent gets from the environment of the user who runs it. They need \
+         the user's trust in the file.",
+    )
+    .nullable()
+    .default("[]"),
+    Field::new(
+        tools::TOOLS,
+        FieldKind::Named(TOOL_FIELDS),
+        "Commands of the host that the agent may call as tools. They need the user's trust in the file.",
+    )
+    .nullable()
+    .default("{}"),
+    Field::new(
+        tools::SERVERS,
+        FieldKind::Named(SERVER_FIELDS),
+        "MCP servers whose tools the agent may call. They need the user's trust in the file.",
+    )
+    .nullable()
+    .default("{}"),
+    Field::new(
+        "limits",
+        FieldKind::Object(LIMIT_FIELDS),
+        "Limits, unless flags set them. A limit that is higher than it would be without the file needs \
+         the user's trust in the file.",
+    )
+    .nullable()
+    .default("{}"),
 ];
 
 /// Where the policy of an agent is.
@@ -77,69 +144,130 @@ pub struct AgentFile {
     pub sandbox: Option<bool>,
     pub backend: Option<String>,
     pub network_allowlist: Vec<Rule>,
+    /// As they are written.
+    pub mounts: Vec<Mount>,
+    pub env: Vec<(String, String)>,
+    /// Names of variables.
+    pub secrets: Vec<String>,
+    pub limits: SetLimits,
+    /// Relative to the directory of the file.
+    pub tools: ToolSources,
 }
 
 impl AgentFile {
     /// Reads an agent file. What is wrong with it, or with the policy in it, refuses it.
     pub fn parse(file: &str, text: &[u8]) -> Result<(Self, Vec<Problem>)> {
-        let mut log = Log::new(file);
+        let mut log = ProblemLog::new(file);
         let mut inner = Vec::new();
         let node = parse(text, Format::of(file), Compat::Strict, &mut log);
         let agent = node.and_then(|node| read(&node, file, &mut log, &mut inner));
         let failed = log.failed();
         let mut problems = log.finish();
         for problem in &mut problems {
-            if problem.code != "input.host" {
-                problem.code = "agent.invalid";
+            if problem.code != ReasonCode::InputHost {
+                problem.code = ReasonCode::AgentInvalid;
             }
         }
         problems.append(&mut inner);
         problems.sort_by_key(|problem| problem.at);
         match agent {
             Some(agent) if !failed => Ok((agent, problems)),
-            _ => Err(Error::unsound(file, Problems(problems))),
+            _ => Err(Error::invalid(file, Problems(problems))),
         }
     }
 }
 
-fn read(node: &Node, file: &str, log: &mut Log, inner: &mut Vec<Problem>) -> Option<AgentFile> {
-    let compat = Compat::Strict;
-    let mut reader = Reader { log, compat };
-    let root = Entry::Root;
+fn read(
+    node: &Node,
+    file: &str,
+    log: &mut ProblemLog,
+    inner: &mut Vec<Problem>,
+) -> Option<AgentFile> {
+    let mut reader = Reader::new(log, Compat::Strict);
+    let root = KeyPath::Root;
     let object = reader.object(node, FIELDS, &root)?;
     let name = reader.text(&object, "name", &root);
     if let Some(name) = &name
         && !is_name(&name.value)
     {
-        let fault = Fault::new("agent.invalid", "this can't be the name of an agent").fix(
+        let fault = Fault::new(ReasonCode::AgentInvalid, "this is not a valid agent name").fix(
             "a name is a letter or digit, then letters, digits, `_`, `.` and `-`, at most 128 in all",
         );
         let at = name.at.unwrap_or(node.at);
         reader.log.error(at, &root.key("name"), fault);
     }
-    let command = command(&mut reader, &object, &root);
+    let command = program(&mut reader, &object, &root);
     let policy = policy(&mut reader, &object, file, &root, inner);
     let runtime = reader.child(&object, "runtime", &root);
     let entry = root.key("runtime");
-    let (mut sandbox, mut backend, mut allow) = (None, None, Vec::new());
-    if let Some(runtime) = &runtime {
-        sandbox = reader.flag(runtime, "sandbox", &entry);
-        backend = reader.text(runtime, "backend", &entry);
-        allow = hosts(&mut reader, runtime, "network_allowlist", &entry);
-    }
-    Some(AgentFile {
-        name: name?.value,
+    let mut agent = AgentFile {
+        // A file without one is refused, with all its other problems.
+        name: name.map(|name| name.value).unwrap_or_default(),
         command,
         policy,
-        sandbox,
-        backend: backend.map(|backend| backend.value),
-        network_allowlist: allow,
-    })
+        sandbox: None,
+        backend: None,
+        network_allowlist: Vec::new(),
+        mounts: Vec::new(),
+        env: Vec::new(),
+        secrets: Vec::new(),
+        limits: SetLimits::default(),
+        tools: ToolSources::default(),
+    };
+    if let Some(runtime) = &runtime {
+        agent.sandbox = reader.flag(runtime, "sandbox", &entry);
+        let backend = reader.text(runtime, "backend", &entry);
+        agent.backend = backend.map(|backend| backend.value);
+        agent.network_allowlist = hosts(&mut reader, runtime, "network_allowlist", &entry);
+        agent.mounts = list(&mut reader, runtime, "mounts", &entry, Mount::parse);
+        agent.secrets = list(&mut reader, runtime, "secrets", &entry, variable);
+        agent.tools = tools::read(&mut reader, runtime, &entry).beside(Path::new(file));
+        agent.limits = defaults::limits(&mut reader, runtime, "limits", &entry);
+        let env = reader.variables(runtime, "env", &entry).into_iter();
+        agent.env = env.map(|(name, given)| (name, given.value)).collect();
+    }
+    Some(agent)
 }
 
-fn command(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Vec<String> {
+/// A list whose items have a syntax of their own.
+fn list<T>(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    name: &'static str,
+    entry: &KeyPath<'_>,
+    parse: fn(&str) -> Result<T, String>,
+) -> Vec<T> {
+    let item = |text: &str| {
+        let parsed = parse(text);
+        parsed.map_err(|problem| Fault::new(ReasonCode::AgentInvalid, problem))
+    };
+    let items = reader.list(object, name, entry, item).unwrap_or_default();
+    items.into_iter().map(|given| given.value).collect()
+}
+
+/// The name of a variable.
+pub(crate) fn variable(text: &str) -> Result<String, String> {
+    let mut bytes = text.bytes();
+    let first = bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    match first && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        true => Ok(text.to_owned()),
+        false => Err("this is not the name of a variable".into()),
+    }
+}
+
+/// The field `command`.
+pub(crate) fn program(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    root: &KeyPath<'_>,
+) -> Vec<String> {
     let word = |word: &str| match word.contains('\0') {
-        true => Err(Fault::new("agent.invalid", "holds a NUL character")),
+        true => Err(Fault::new(
+            ReasonCode::AgentInvalid,
+            "contains a NUL character",
+        )),
         false => Ok(word.to_owned()),
     };
     let words = reader.list(object, "command", root, word);
@@ -149,7 +277,7 @@ fn command(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Ve
         && words.first().is_none_or(String::is_empty)
         && !reader.log.failed()
     {
-        let fault = Fault::new("agent.invalid", "no program is named")
+        let fault = Fault::new(ReasonCode::AgentInvalid, "no program given")
             .fix("write a list: [python3, agent.py]");
         let at = reader
             .node(object, "command")
@@ -163,7 +291,7 @@ fn policy(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
     file: &str,
-    root: &Entry<'_>,
+    root: &KeyPath<'_>,
     inner: &mut Vec<Problem>,
 ) -> Option<PolicySource> {
     let node = reader.node(object, "policy")?;
@@ -178,14 +306,14 @@ fn policy(
             }
             Err(problems) => {
                 inner.extend(problems.0);
-                let fault = Fault::new("agent.invalid", "the policy is not sound");
+                let fault = Fault::new(ReasonCode::AgentInvalid, "the policy is invalid");
                 reader.log.error(node.at, &root.key("policy"), fault);
                 None
             }
         },
         _ => {
             let problem = format!("must be a path or a policy, found {}", node.describe());
-            let fault = Fault::new("agent.invalid", problem);
+            let fault = Fault::new(ReasonCode::AgentInvalid, problem);
             reader.log.error(node.at, &root.key("policy"), fault);
             None
         }
@@ -201,11 +329,13 @@ fn is_name(text: &str) -> bool {
 }
 
 pub(crate) fn schema() -> String {
-    schema_of("Brig agent", "How an agent is run.", FIELDS)
+    json_schema("Brig agent", "How an agent is run.", FIELDS)
 }
 
 pub(crate) fn reference() -> String {
-    let mut out = reference_of("The agent file", FIELDS);
-    out.push_str(&reference_of("`runtime`", RUNTIME));
+    let mut out = field_table("The agent file", FIELDS);
+    out.push_str(&field_table("`runtime`", RUNTIME));
+    out.push_str(&field_table("`tools.NAME`", TOOL_FIELDS));
+    out.push_str(&field_table("`mcp_servers.NAME`", SERVER_FIELDS));
     out
 }

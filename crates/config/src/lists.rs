@@ -2,7 +2,7 @@
 
 use brig_hosts::Rule;
 
-use crate::edit::{self, Entry};
+use crate::edit::{self, NewEntry};
 use crate::user::{ALLOWLIST, BLOCKLIST, UserConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) fn edited(
             let entries = changed
                 .done
                 .iter()
-                .map(|rule| Entry::item(&rule.to_string()));
+                .map(|rule| NewEntry::item(&rule.to_string()));
             edit::add(text, list.key(), &entries.collect::<Vec<_>>())
         }
         Change::Remove => {

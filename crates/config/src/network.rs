@@ -1,4 +1,4 @@
-//! The layers of rules beside those of policies, and how all of them are told.
+//! The layers of network rules besides the policies, and how they are summarised.
 
 use brig_egress::{Layer, LayerKind};
 use brig_hosts::Rule;
@@ -8,7 +8,7 @@ use crate::user::UserConfig;
 /// Hosts that are named on one line of the summary.
 const NAMED: usize = 8;
 
-/// What the agent file, the user and the flags of a run say. What any layer allows is allowed, but
+/// The rules of the agent file, the user and the flags of a run. What any layer allows is allowed, but
 /// for what the user blocks.
 pub fn layers(agent_file: &[Rule], user: &UserConfig, run: &[Rule]) -> Vec<Layer> {
     let allow = |kind, rules: &[Rule]| Layer::new(kind).allow(rules.iter().cloned());
@@ -35,6 +35,20 @@ pub fn summary(layers: &[Layer]) -> Vec<String> {
     };
     let allowed = (layers.iter()).filter_map(|layer| line(layer.kind, "allows", &layer.allow));
     let blocked = (layers.iter()).filter_map(|layer| line(layer.kind, "blocks", &layer.deny));
+    allowed.chain(blocked).collect()
+}
+
+/// One line for each rule, with its layer. What is allowed comes first.
+pub fn all_rules(layers: &[Layer]) -> Vec<String> {
+    let line = |kind: LayerKind, verb: &str, rule: &Rule| format!("{} {verb} {rule}", source(kind));
+    let allowed = (layers.iter()).flat_map(|layer| {
+        let rules = layer.allow.iter();
+        rules.map(|rule| line(layer.kind, "allows", rule))
+    });
+    let blocked = (layers.iter()).flat_map(|layer| {
+        let rules = layer.deny.iter();
+        rules.map(|rule| line(layer.kind, "blocks", rule))
+    });
     allowed.chain(blocked).collect()
 }
 

@@ -1,10 +1,9 @@
 //! Where files come from. Everything that a run reads comes through here, so that tests can count.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use brig_policy::MAX_BYTES;
+use brig_schema::MAX_BYTES;
 
 pub trait Source {
     /// The file, or as much of it as shows that it is too large.
@@ -17,8 +16,9 @@ pub struct Disk;
 
 impl Source for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // In a directory that a sandbox may write to, this name may be a device or a pipe.
         let mut text = Vec::new();
-        File::open(path)?
+        brig_input::open(path)?
             .take(MAX_BYTES as u64 + 1)
             .read_to_end(&mut text)?;
         Ok(text)

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brig_hosts::Rule;
-use brig_policy::form::{Log, Node, NodeKind, parse};
-use brig_policy::{Compat, Format, Problem, Value};
+use brig_schema::{Compat, Format, Node, NodeKind, Problem, ProblemLog, Value, parse};
 use tempfile::NamedTempFile;
 
-use crate::edit::{self, Entry, quote};
+use crate::edit::{self, NewEntry, quote};
 use crate::error::{Error, Result};
 use crate::lists::{self, Change, Changed, List};
 use crate::source::{Disk, Source};
@@ -36,7 +35,7 @@ impl Store {
         &self.path
     }
 
-    /// The configuration, and what it should not have said. No file is an empty one; a file that
+    /// The configuration, and warnings about it. No file is an empty one; a file that
     /// can't be read is an error.
     pub fn load(&self, source: &dyn Source) -> Result<(UserConfig, Vec<Problem>)> {
         UserConfig::parse(&self.name(), &self.text(source)?)
@@ -59,8 +58,8 @@ impl Store {
             }
             let edited = lists::edited(text, list, own, change, &changed);
             let wanted = lists::wanted(own, change, &changed);
-            let sound = |now: &UserConfig| list.of(now) == wanted;
-            let edited = self.checked(text, edited, list.key(), sound)?;
+            let valid = |now: &UserConfig| list.of(now) == wanted;
+            let edited = self.checked(text, edited, list.key(), valid)?;
             record(&changed).map_err(Error::Unrecorded)?;
             Ok((Some(edited), changed))
         })
@@ -70,14 +69,13 @@ impl Store {
     pub fn set_alias(&self, name: &str, alias: &Alias) -> Result<()> {
         check_alias(name)?;
         let path = alias.path.to_str().filter(|_| alias.path.is_absolute());
-        let path = path.ok_or_else(|| {
-            Error::Alias(format!("`{}` can't be written down", alias.path.display()))
-        })?;
+        let path = path
+            .ok_or_else(|| Error::Alias(format!("`{}` cannot be written", alias.path.display())))?;
         let mut pairs = vec![("path", quote(path))];
         if let Some(sandbox) = alias.sandbox {
             pairs.push(("sandbox", sandbox.to_string()));
         }
-        let entry = Entry::map(name, &pairs);
+        let entry = NewEntry::map(name, &pairs);
         self.locked(|text, config| {
             let without = match place(config, text, name) {
                 Some(place) => edit::remove(text, ALIASES, &[place]),
@@ -86,8 +84,8 @@ impl Store {
             let edited = without.and_then(|text| edit::add(&text, ALIASES, &[entry]));
             let mut wanted = config.aliases().clone();
             wanted.insert(name.to_owned(), alias.clone());
-            let sound = |now: &UserConfig| *now.aliases() == wanted;
-            Ok((Some(self.checked(text, edited, ALIASES, sound)?), ()))
+            let valid = |now: &UserConfig| *now.aliases() == wanted;
+            Ok((Some(self.checked(text, edited, ALIASES, valid)?), ()))
         })
     }
 
@@ -98,11 +96,11 @@ impl Store {
                 return Ok((None, false));
             };
             let edited = edit::remove(text, ALIASES, &[place]);
-            let sound = |now: &UserConfig| {
+            let valid = |now: &UserConfig| {
                 let rest = config.aliases().iter().filter(|(other, _)| *other != name);
                 now.aliases().iter().eq(rest)
             };
-            Ok((Some(self.checked(text, edited, ALIASES, sound)?), true))
+            Ok((Some(self.checked(text, edited, ALIASES, valid)?), true))
         })
     }
 
@@ -111,41 +109,41 @@ impl Store {
         &self,
         change: impl FnOnce(&str, &UserConfig) -> Result<(Option<String>, T)>,
     ) -> Result<T> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(Error::unwritable(folder))?;
-        let _lock = self.lock()?;
+        let _lock = self.exclusive()?;
         let text = self.text(&Disk)?;
         let (config, _) = UserConfig::parse(&self.name(), &text)?;
         let text = String::from_utf8(text).map_err(|_| Error::Shape(self.name()))?;
         let (edited, answer) = change(&text, &config)?;
         if let Some(edited) = edited {
-            self.replace(&edited)
-                .map_err(Error::unwritable(&self.path))?;
+            replace(&self.path, &edited).map_err(Error::unwritable(&self.path))?;
         }
         Ok(answer)
     }
 
-    /// A changed text, if it says what it should and everything else as before.
+    /// A changed text, if it has the wanted change and no other.
     fn checked(
         &self,
         before: &str,
         after: Option<String>,
         key: &str,
-        sound: impl Fn(&UserConfig) -> bool,
+        valid: impl Fn(&UserConfig) -> bool,
     ) -> Result<String> {
         let after = after.ok_or_else(|| Error::Shape(self.name()))?;
         let now = UserConfig::parse(&self.name(), after.as_bytes());
         match now {
-            Ok((now, _)) if sound(&now) && rest(before, key) == rest(&after, key) => Ok(after),
+            Ok((now, _)) if valid(&now) && rest(before, key) == rest(&after, key) => Ok(after),
             _ => Err(Error::Shape(self.name())),
         }
     }
 
-    fn lock(&self) -> Result<File> {
+    /// Locks the directory, also against changes to the files next to the configuration.
+    pub(crate) fn exclusive(&self) -> Result<File> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(Error::unwritable(directory))?;
         let path = self.path.with_extension("yaml.lock");
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
@@ -161,21 +159,6 @@ impl Store {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
-    }
-
-    /// Either the old text is there or the new one, whatever happens in between.
-    fn replace(&self, text: &str) -> io::Result<()> {
-        // A link stays one: what it leads to is replaced.
-        let target = match self.path.is_symlink() {
-            true => std::fs::canonicalize(&self.path)?,
-            false => self.path.clone(),
-        };
-        let folder = target.parent().unwrap_or(Path::new("."));
-        let mut file = NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(&target)?;
-        File::open(folder)?.sync_all()
     }
 
     fn text(&self, source: &dyn Source) -> Result<Vec<u8>> {
@@ -194,6 +177,21 @@ impl Store {
     }
 }
 
+/// Either the old text is there or the new one, whatever happens in between.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays one: what it leads to is replaced.
+    let target = match path.is_symlink() {
+        true => std::fs::canonicalize(path)?,
+        false => path.to_owned(),
+    };
+    let directory = target.parent().unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(&target)?;
+    File::open(directory)?.sync_all()
+}
+
 /// The number of an alias in the order of the file.
 fn place(config: &UserConfig, text: &str, name: &str) -> Option<usize> {
     config.aliases().get(name)?;
@@ -207,7 +205,7 @@ fn place(config: &UserConfig, text: &str, name: &str) -> Option<usize> {
     aliases.iter().position(|pair| pair.key == name)
 }
 
-/// All that a text says beside one key.
+/// The contents of a text, without one key.
 fn rest(text: &str, key: &str) -> Option<Vec<(String, Value)>> {
     match tree(text)?.kind {
         NodeKind::Map(pairs) => {
@@ -229,6 +227,6 @@ fn tree(text: &str) -> Option<Node> {
         text.as_bytes(),
         Format::Yaml,
         Compat::Strict,
-        &mut Log::new(""),
+        &mut ProblemLog::new(""),
     )
 }

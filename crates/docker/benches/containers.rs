@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brig_docker::{Address, DockerBackend, Options};
-use brig_sandbox::{AgentId, ExecutionStatus, Language, Request, Sandbox, Session, SessionConfig};
+use brig_sandbox::{
+    AgentId, ExecutionStatus, Language, Limit, Request, Sandbox, Session, SessionConfig, SessionId,
+};
 
 fn main() {
     let (Ok(socket), Ok(image)) = (
@@ -27,7 +29,8 @@ fn main() {
 
     let rounds = rounds();
     let mut agt = Agt::start(&bench.host, &image);
-    let mut times: [Vec<Duration>; 13] = Default::default();
+    let (empty, full) = (Reopened::new(&bench, 0), Reopened::new(&bench, FULL));
+    let mut times: [Vec<Duration>; 17] = Default::default();
     for _ in 0..rounds {
         let (id, run) = bench.docker_run();
         let exec = bench.docker(&["exec", &id, "python3", "-c", "pass"]);
@@ -51,6 +54,10 @@ fn main() {
             pooled,
             once,
             run_once,
+            empty.live(&bench),
+            full.live(&bench),
+            empty.cold(&bench),
+            full.cold(&bench),
         ];
         let agt = agt.as_mut().map(Agt::round).into_iter().flatten();
         for (all, took) in times.iter_mut().zip(common.into_iter().chain(agt)) {
@@ -69,6 +76,10 @@ fn main() {
         "the same from a warm pool",
         "docker run --rm python3 -c pass",
         "Python code in a single run",
+        "code in a live one, empty",
+        "the same with 100 MB",
+        "open, code, close, empty",
+        "the same with 100 MB",
         "AGT: create a session",
         "AGT: Python code in a live one",
         "AGT: destroy a session",
@@ -85,11 +96,96 @@ fn main() {
         medians.push(median);
     }
     println!();
-    let ratio = medians[1].as_secs_f64() / medians[0].as_secs_f64();
-    judge("create / docker run -d", ratio, 1.1, "x");
-    judge("Python code, live", ms(medians[3]), 20.0, "ms");
+    let ratio =
+        |one: usize, other: usize| medians[one].as_secs_f64() / medians[other].as_secs_f64();
+    judge("create / docker run -d", ratio(1, 0), 1.1, "x");
+    match medians.len() > 14 {
+        true => judge("create / AGT's", ratio(1, 14), 1.0, "x"),
+        false => println!("{:<32} not judged: AGT was not measured", "create / AGT's"),
+    }
+    judge("Python code, live", ms(medians[3]), 13.0, "ms");
     judge("destroy", ms(medians[5]), 300.0, "ms");
-    judge("first result, warm pool", ms(medians[7]), 60.0, "ms");
+    judge("first result, warm pool", ms(medians[7]), 20.0, "ms");
+    judge("100 MB / empty, live", ratio(11, 10), 1.2, "x");
+    judge("100 MB / empty, reopened", ratio(13, 12), 1.2, "x");
+    for one in [empty, full] {
+        one.remove(&bench);
+    }
+}
+
+/// What a session has that is not empty.
+const FULL: u64 = 100_000_000;
+
+/// A session on disk, which every process opens with a container of its own.
+struct Reopened {
+    sandbox: Sandbox,
+    live: Session,
+    agent: AgentId,
+    id: SessionId,
+    _state: tempfile::TempDir,
+}
+
+impl Reopened {
+    fn new(bench: &Bench, bytes: u64) -> Self {
+        let state = tempfile::tempdir().expect("a directory");
+        let sandbox = Sandbox::builder(Arc::clone(&bench.backend)).state_dir(state.path());
+        let sandbox = sandbox.build().expect("a sandbox");
+        let agent: AgentId = "bench".parse().expect("a name");
+        let code = format!("import os; open('data', 'wb').write(os.urandom({bytes}))");
+        let made = bench.runtime.block_on(async {
+            let mut config = bench.config.clone();
+            config.limits.disk_bytes = Limit::asked(1 << 30);
+            config.limits.memory_bytes = Limit::asked(1 << 30);
+            let made = |id: &str| {
+                let id = id.parse().expect("a name");
+                sandbox.create_session(&agent, Some(id), config.clone())
+            };
+            let (live, cold) = (made("live").await?, made("cold").await?);
+            for session in [&live, &cold] {
+                session
+                    .execute_code(Language::Python, code.as_str())
+                    .await?;
+            }
+            let id = cold.id().clone();
+            cold.close().await?;
+            Ok::<_, brig_sandbox::Error>((live, id))
+        });
+        let (live, id) = made.expect("two sessions");
+        let reopened = Self {
+            sandbox,
+            live,
+            agent,
+            id,
+            _state: state,
+        };
+        // The first time its files are sent to the engine, and the second time they are compared.
+        for _ in 0..2 {
+            reopened.cold(bench);
+        }
+        reopened
+    }
+
+    fn live(&self, bench: &Bench) -> Duration {
+        bench.code(&self.live)
+    }
+
+    /// As `brig session exec` does it.
+    fn cold(&self, bench: &Bench) -> Duration {
+        let (_, took) = timed(|| {
+            let opened = self.sandbox.open_session(&self.agent, &self.id);
+            let session = bench.runtime.block_on(opened).expect("the session");
+            bench.code(&session);
+            bench.runtime.block_on(session.close()).expect("closed");
+        });
+        took
+    }
+
+    fn remove(self, bench: &Bench) {
+        let opened = self.sandbox.open_session(&self.agent, &self.id);
+        let cold = bench.runtime.block_on(opened).expect("the session");
+        bench.destroy(cold);
+        bench.destroy(self.live);
+    }
 }
 
 const PYTHON: [&str; 3] = ["python3", "-c", "pass"];
@@ -144,6 +240,7 @@ impl Drop for Agt {
 
 struct Bench {
     runtime: tokio::runtime::Runtime,
+    backend: Arc<DockerBackend>,
     sandbox: Sandbox,
     config: SessionConfig,
     host: String,
@@ -161,13 +258,19 @@ impl Bench {
         let backend = runtime.block_on(DockerBackend::connect(options));
         let backend = Arc::new(backend.expect("the engine answers"));
         let config = SessionConfig {
-            image: Some(image.to_owned()),
-            runtime: Some("runc".into()),
+            options: [
+                ("image".into(), image.to_owned()),
+                ("runtime".into(), "runc".into()),
+            ]
+            .into(),
             ..SessionConfig::default()
         };
         Self {
             runtime,
-            sandbox: Sandbox::builder(backend).build().expect("a sandbox"),
+            sandbox: Sandbox::builder(Arc::clone(&backend))
+                .build()
+                .expect("a sandbox"),
+            backend,
             config,
             host: format!("unix://{socket}"),
             image: image.to_owned(),
@@ -186,7 +289,7 @@ impl Bench {
         let (status, took) = timed(|| {
             self.runtime.block_on(async {
                 let running = session.start(request).await.expect("started");
-                running.wait().await.expect("a report").status
+                running.wait().await.expect("a report").status()
             })
         });
         assert_eq!(status, ExecutionStatus::Completed);
@@ -198,7 +301,10 @@ impl Bench {
         let request = Request::code(Language::Python, "pass");
         let run = self.sandbox.run_once(&agent, self.config.clone(), request);
         let (report, took) = timed(|| self.runtime.block_on(run));
-        assert_eq!(report.expect("a report").status, ExecutionStatus::Completed);
+        assert_eq!(
+            report.expect("a report").status(),
+            ExecutionStatus::Completed
+        );
         took
     }
 

@@ -2,29 +2,45 @@
 
 use std::path::{Path, PathBuf};
 
+use brig_layers::hex;
+use brig_reason::ReasonCode;
 use brig_sandbox::{Error, Result};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::ssh::SshTarget;
+
+/// What is read of the engine's own settings.
+const LARGEST: u64 = 1 << 20;
+
 /// How to reach an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
+    /// A local socket.
     Unix(PathBuf),
     /// In the clear: only for engines on this machine.
     Tcp(String),
+    /// Encrypted, with a client certificate.
     Tls {
+        /// Host and port.
         host: String,
         /// With `ca.pem`, `cert.pem` and `key.pem`.
         keys: PathBuf,
     },
+    /// Through `ssh`, with `docker` on the other side.
+    Ssh(SshTarget),
 }
 
 /// What of the caller's environment decides.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
+    /// `DOCKER_HOST`.
     pub host: Option<String>,
+    /// `DOCKER_CONTEXT`.
     pub context: Option<String>,
+    /// `DOCKER_TLS_VERIFY`.
     pub tls_verify: bool,
+    /// `DOCKER_CERT_PATH`.
     pub cert_path: Option<PathBuf>,
     /// `~/.docker`, or what stands in its place.
     pub config: Option<PathBuf>,
@@ -33,6 +49,7 @@ pub struct Environment {
 }
 
 const USUAL: &str = "/var/run/docker.sock";
+const PODMAN: &str = "/run/podman/podman.sock";
 
 #[derive(Deserialize)]
 struct Config {
@@ -55,6 +72,7 @@ struct Endpoint {
 }
 
 impl Environment {
+    /// That of this process.
     pub fn of_process() -> Self {
         let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let home = etcetera::home_dir().ok();
@@ -90,11 +108,7 @@ impl Address {
         if let Some(name) = context.filter(|name| name != "default") {
             return Self::of_context(&name, env.config.as_deref());
         }
-        let rootless = env.run.as_ref().map(|run| run.join("docker.sock"));
-        Ok(Self::Unix(match rootless {
-            Some(socket) if !Path::new(USUAL).exists() && socket.exists() => socket,
-            _ => USUAL.into(),
-        }))
+        Ok(Self::Unix(choose(sockets(env.run.as_deref()))))
     }
 
     /// An address as `docker` takes it.
@@ -115,45 +129,51 @@ impl Address {
                 None if is_loopback(host) => Ok(Self::Tcp(host.into())),
                 None => Err(refused(
                     host,
-                    "whoever listens on the way could run anything there; use TLS \
+                    "an attacker on the network could run anything there; use TLS \
                      (DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH), or a tunnel to this machine",
                 )),
             };
         }
+        if let Some(target) = host.strip_prefix("ssh://") {
+            return match SshTarget::parse(target) {
+                Ok(target) => Ok(Self::Ssh(target)),
+                Err(problem) => Err(refused(host, problem)),
+            };
+        }
         Err(refused(
             host,
-            "give unix:///path or tcp://host:port; for ssh, forward the socket: ssh -L",
+            "give unix:///path, tcp://host:port or ssh://user@host",
         ))
     }
 
     fn of_context(name: &str, config: Option<&Path>) -> Result<Self> {
         let unknown = |problem: &str| Error::Engine {
-            code: "engine.unreachable",
+            code: ReasonCode::EngineUnreachable,
             step: format!("look for the context `{name}`"),
             problem: problem.into(),
-            hint: Some("docker context ls shows those there are".into()),
+            hint: Some("run `docker context ls` to list them".into()),
         };
         let contexts = config
-            .ok_or_else(|| unknown("no home folder"))?
+            .ok_or_else(|| unknown("no home directory"))?
             .join("contexts");
         let id = hex(&Sha256::digest(name.as_bytes()));
-        let text = std::fs::read(contexts.join("meta").join(&id).join("meta.json"))
+        let text = brig_input::read(contexts.join("meta").join(&id).join("meta.json"), LARGEST)
             .map_err(|error| unknown(&error.to_string()))?;
         let context: Context =
-            serde_json::from_slice(&text).map_err(|_| unknown("its file makes no sense"))?;
+            serde_json::from_slice(&text).map_err(|_| unknown("its file is invalid"))?;
         let endpoint = context
             .endpoints
             .get("docker")
-            .ok_or_else(|| unknown("it names no engine"))?;
+            .ok_or_else(|| unknown("it does not name an engine"))?;
         if endpoint.skip_tls_verify {
-            return Err(unknown("it does not check who answers"));
+            return Err(unknown("it does not verify the server's certificate"));
         }
         let keys = contexts.join("tls").join(&id).join("docker");
         Self::parse(&endpoint.host, keys.is_dir().then_some(keys))
     }
 
-    /// Whether the engine shares this machine's files.
-    pub fn is_local(&self) -> bool {
+    /// Whether it is a socket of this machine, which may be forwarded to another one.
+    pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
 }
@@ -163,12 +183,47 @@ impl std::fmt::Display for Address {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(host) | Self::Tls { host, .. } => write!(f, "tcp://{host}"),
+            Self::Ssh(target) => write!(f, "ssh://{target}"),
         }
     }
 }
 
+/// Where engines usually have their sockets: Docker, rootless Docker, rootless Podman, Podman.
+fn sockets(run: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let of_user = ["docker.sock", "podman/podman.sock"];
+    let of_user = of_user
+        .into_iter()
+        .filter_map(move |name| Some(run?.join(name)));
+    let all = std::iter::once(USUAL.into()).chain(of_user);
+    all.chain(std::iter::once(PODMAN.into()))
+}
+
+/// The first that somebody listens at. Otherwise the first that is there: its error says what is wrong.
+fn choose(sockets: impl Iterator<Item = PathBuf>) -> PathBuf {
+    let mut there = sockets.filter(|socket| socket.exists()).peekable();
+    let first = there.peek().cloned();
+    there
+        .find(|socket| is_served(socket))
+        .or(first)
+        .unwrap_or_else(|| USUAL.into())
+}
+
+/// Without waiting: one whose queue is full is served, too.
+fn is_served(socket: &Path) -> bool {
+    use rustix::io::Errno;
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let connected = SocketAddrUnix::new(socket).and_then(|address| {
+        let own = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&own, &address)
+    });
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
 fn current_context(config: &Path) -> Option<String> {
-    let text = std::fs::read(config.join("config.json")).ok()?;
+    let text = brig_input::read(config.join("config.json"), LARGEST).ok()?;
     serde_json::from_slice::<Config>(&text)
         .ok()?
         .current_context
@@ -183,10 +238,6 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn refused(host: &str, problem: &str) -> Error {
     Error::InvalidConfig {
         what: "address of the engine",
@@ -196,6 +247,8 @@ fn refused(host: &str, problem: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     fn find(env: Environment) -> Address {
@@ -210,6 +263,49 @@ mod tests {
             ..Environment::default()
         };
         assert_eq!(find(env), Address::Unix("/run/a.sock".into()));
+    }
+
+    #[test]
+    fn podman_is_found_where_docker_is_not() {
+        let run = Path::new("/run/user/1000");
+        let all: Vec<PathBuf> = sockets(Some(run)).collect();
+        let expected = [
+            "/var/run/docker.sock",
+            "/run/user/1000/docker.sock",
+            "/run/user/1000/podman/podman.sock",
+            "/run/podman/podman.sock",
+        ];
+        assert_eq!(all, expected.map(PathBuf::from));
+        assert_eq!(sockets(None).count(), 2);
+        let run = tempfile::tempdir().expect("a directory");
+        let socket = run.path().join("podman/podman.sock");
+        std::fs::create_dir(run.path().join("podman")).expect("a directory");
+        let _served = UnixListener::bind(&socket).expect("a socket");
+        let found = find(Environment {
+            run: Some(run.path().into()),
+            ..Environment::default()
+        });
+        let docker = is_served(Path::new(USUAL));
+        assert_eq!(found == Address::Unix(socket), !docker, "{found:?}");
+    }
+
+    #[test]
+    fn a_socket_that_nobody_serves_is_passed_over() {
+        let run = tempfile::tempdir().expect("a directory");
+        let [dead, file, live] = ["dead", "file", "live"].map(|name| run.path().join(name));
+        drop(UnixListener::bind(&dead).expect("a socket"));
+        std::fs::write(&file, "").expect("a file");
+        let all = || [dead.clone(), file.clone(), live.clone()].into_iter();
+        assert!(dead.exists(), "control");
+        assert_eq!(choose(all()), dead, "its error is shown");
+        let listener = UnixListener::bind(&live).expect("a socket");
+        assert_eq!(choose(all()), live);
+        // Until its queue is full.
+        listener.set_nonblocking(true).expect("a socket");
+        assert!((0..5).all(|_| is_served(&live)));
+        drop(listener);
+        assert_eq!(choose(all()), dead);
+        assert_eq!(choose(std::iter::empty()), Path::new(USUAL));
     }
 
     #[test]
@@ -228,7 +324,7 @@ mod tests {
             "tcp://10.0.0.1:2375",
             "tcp://engine:2375",
             "tcp://127.0.0.1.example:2375",
-            "ssh://me@engine",
+            "ssh://-oProxyCommand=x",
             "fd://",
         ] {
             assert!(Address::parse(host, None).is_err(), "{host}");

@@ -7,17 +7,17 @@ mod text;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use brig_sandbox::commands::{Allowed, Scan};
+use brig_guest_host::commands::{Allowed, Scan};
+use brig_layers::hex;
 use sha2::{Digest, Sha256};
 
-use crate::address::hex;
 use crate::derived::GUEST;
 use crate::engine::Facts;
 
 pub use kernel::Kernel;
 
 /// On containers: the profile they are under.
-pub const LABEL: &str = "brig.apparmor";
+pub(crate) const LABEL: &str = "brig.apparmor";
 
 /// All names of profiles begin so.
 const PREFIX: &str = "brig-";
@@ -26,7 +26,7 @@ const PREFIX: &str = "brig-";
 const LIBRARIES: &str = "/{,usr/,usr/local/}lib{,32,64,x32}";
 
 /// The means to load profiles for containers of an engine, or what that would take.
-pub fn usable(facts: &Facts, local: bool) -> Result<Kernel, &'static str> {
+pub(crate) fn usable(facts: &Facts, local: bool) -> Result<Kernel, &'static str> {
     if !local {
         return Err("use an engine on this machine");
     }
@@ -41,6 +41,7 @@ pub fn usable(facts: &Facts, local: bool) -> Result<Kernel, &'static str> {
 pub struct Profile {
     /// Says what is in it: equal lists have one profile.
     pub name: String,
+    /// In the language of AppArmor.
     pub text: String,
 }
 

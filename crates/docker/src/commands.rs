@@ -1,25 +1,29 @@
-//! Lists of commands in containers. Denied files of the image have stand-ins in their place, which
-//! nobody inside can change; what is started is told by the guest, and judged here for the record.
+//! Command lists in containers. Denied files of the image are replaced by stand-ins, which code can't
+//! change. The guest reports starts of programs, which are matched with the lists here for the record.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brig_audit::Command;
+use brig_guest_host::commands::{Root, Scan, scan};
+use brig_guest_host::link::{self, CALLER, as_given};
+use brig_guest_host::tools::PROGRAM;
 use brig_policy::Commands;
-use brig_sandbox::commands::{Root, Scan, scan};
-use brig_sandbox::link::{self, CALLER, as_given};
+use brig_reason::ReasonCode;
 use brig_sandbox::{Error, Plan, Result};
-use brig_wire::{Denied, Exec};
+use brig_wire::{DeniedPrograms, Exec, ExecOutcome};
 
 use crate::apparmor::{Kernel, Profile};
 use crate::archive;
-use crate::derived::NAMES;
+use crate::derived::{NAMES, TOOLS};
 use crate::image::Image;
-use crate::outline::Outline;
+use crate::image_programs::ImagePrograms;
 use crate::programs;
 
-/// Where nothing of the image is seen.
+/// Paths where mounts cover the image.
 const COVERED: [&str; 7] = [
     "/workspace",
     "/tmp",
@@ -29,30 +33,30 @@ const COVERED: [&str; 7] = [
     "/dev",
     "/.brig",
 ];
-/// Processes of one execution that are remembered.
+/// How many processes of one execution are remembered.
 const REMEMBERED: usize = 4096;
-/// How far up the tree a line of code is looked for.
+/// How many ancestors are searched for a line of code.
 const GENERATIONS: usize = 8;
 
-/// What the lists of a plan mean in one image.
+/// The lists of a plan, applied to one image.
 #[derive(Debug)]
-pub struct Lists {
+pub(crate) struct Lists {
     commands: Commands,
     scan: Arc<Scan>,
-    denied: Option<Denied>,
-    held: Option<Held>,
+    denied: Option<DeniedPrograms>,
+    held: Option<ProfileRules>,
     lines: Mutex<Lines>,
 }
 
-/// The profile that holds them, beside the stand-ins.
+/// What the AppArmor profile enforces in addition to the stand-ins.
 #[derive(Debug)]
-struct Held {
+struct ProfileRules {
     profile: String,
-    /// Where no denied name may start.
+    /// Directories where no denied name may be executed.
     writable: Vec<String>,
 }
 
-/// Lines of code that interpreters told of, by process, and who is whose child.
+/// Lines of code that interpreters have reported, and parents, by process.
 #[derive(Debug, Default)]
 struct Lines {
     told: HashMap<u32, String>,
@@ -60,13 +64,18 @@ struct Lines {
 }
 
 impl Lists {
-    pub fn read(plan: &Plan, image: &Image, outline: &Outline) -> Result<Self> {
+    pub(crate) fn read(plan: &Plan, image: &Image, programs: &ImagePrograms) -> Result<Self> {
         let commands = plan.commands().cloned().unwrap_or_default();
         let path = programs::path(image).split(':');
-        let root = Root::open(outline.path(), path, None)
+        let root = Root::open(programs.path(), path, None)
             .map_err(|error| Error::io("look for commands", error))?
             .kept_in(plan.state().map(|state| state.join("commands")));
-        let scan = scan(&commands, &root);
+        let mut scan = scan(&commands, &root);
+        if !plan.tools().is_empty()
+            && let Some(allowed) = &mut Arc::make_mut(&mut scan).allowed
+        {
+            allowed.programs.insert(Path::new(TOOLS).join(PROGRAM));
+        }
         let denied = stand_ins(&scan)?;
         Ok(Self {
             commands,
@@ -77,8 +86,8 @@ impl Lists {
         })
     }
 
-    /// Has the kernel hold them too. An allowlist is held by nothing else.
-    pub async fn hold(&mut self, kernel: &Kernel, writable: Vec<String>) -> Result<()> {
+    /// Enforces the lists by an AppArmor profile too. An allowlist is enforced by nothing else.
+    pub(crate) async fn enforce(&mut self, kernel: &Kernel, writable: Vec<String>) -> Result<()> {
         let scan = &*self.scan;
         if scan.denied.is_empty() && scan.names.is_empty() && scan.allowed.is_none() {
             return Ok(());
@@ -87,7 +96,7 @@ impl Lists {
         match kernel.load(&profile).await {
             Ok(()) => {
                 let profile = profile.name;
-                self.held = Some(Held { profile, writable });
+                self.held = Some(ProfileRules { profile, writable });
                 Ok(())
             }
             Err(error) if scan.allowed.is_some() => Err(error),
@@ -96,7 +105,7 @@ impl Lists {
     }
 
     /// The profile to start under.
-    pub fn profile(&self) -> Option<&str> {
+    pub(crate) fn profile(&self) -> Option<&str> {
         Some(&self.held.as_ref()?.profile)
     }
 
@@ -104,20 +113,24 @@ impl Lists {
         let Some(denied) = &self.denied else {
             return Vec::new();
         };
-        let covered = denied.covered.iter().map(PathBuf::from);
+        let covered = denied.covered.iter();
+        let covered = covered.map(|path| Path::new(OsStr::from_bytes(path)).to_owned());
         let names = denied.names.iter().map(|name| Path::new(NAMES).join(name));
         covered.chain(names).collect()
     }
 
-    /// What stand-ins take the place of.
-    pub fn denied(&self) -> Option<&Denied> {
+    /// The programs that stand-ins replace.
+    pub(crate) fn denied(&self) -> Option<&DeniedPrograms> {
         self.denied.as_ref()
     }
 
     fn is_stand_in(&self, path: &str) -> bool {
         self.denied.as_ref().is_some_and(|denied| {
-            Path::new(path).starts_with(&denied.folder)
-                || denied.covered.iter().any(|covered| covered == path)
+            Path::new(path).starts_with(&denied.directory)
+                || denied
+                    .covered
+                    .iter()
+                    .any(|covered| covered == path.as_bytes())
         })
     }
 
@@ -128,8 +141,13 @@ impl Lists {
         by_path.or_else(name).cloned()
     }
 
-    /// A stand-in has started and says under which words.
-    fn stood_in(&self, stand_in: &str, words: Vec<String>, line: Option<String>) -> Command {
+    /// A stand-in has started and reports its arguments.
+    fn stand_in_started(
+        &self,
+        stand_in: &str,
+        words: Vec<String>,
+        line: Option<String>,
+    ) -> Command {
         let name = Path::new(stand_in)
             .strip_prefix(NAMES)
             .ok()
@@ -145,18 +163,19 @@ impl Lists {
         };
         Command {
             allowed: false,
-            code: "command.denied".into(),
+            code: ReasonCode::CommandDenied.into(),
             rule: self.rule_for(stand_in).map(|rule| rule.to_string()),
             program,
             path,
             arguments: as_given(words),
             parent: None,
             caller: line,
+            ..Command::default()
         }
     }
 
-    /// What the kernel will not start.
-    fn held(&self, exec: &Exec) -> Option<(&'static str, Option<Arc<str>>)> {
+    /// What the profile refuses to start.
+    fn enforced(&self, exec: &Exec) -> Option<(ReasonCode, Option<Arc<str>>)> {
         let held = self.held.as_ref()?;
         let path = Path::new(exec.path.as_deref()?);
         let name = || {
@@ -167,15 +186,15 @@ impl Lists {
         };
         let denied = self.scan.denied.get(path).map(|denied| denied.rule.clone());
         if let Some(rule) = denied.or_else(name) {
-            return Some(("command.denied", Some(rule)));
+            return Some((ReasonCode::CommandDenied, Some(rule)));
         }
         let allowed = self.scan.allowed.as_ref()?;
-        (!allowed.starts(path)).then_some(("command.not-allowed", None))
+        (!allowed.starts(path)).then_some((ReasonCode::CommandNotAllowed, None))
     }
 
-    /// Rules that can only be observed, and those that are not to be held.
-    fn observed(&self, exec: &Exec) -> Option<(&'static str, Option<Arc<str>>)> {
-        let arguments = exec.words.get(1..).unwrap_or_default();
+    /// Rules that can only be observed, and those in observe mode.
+    fn observed(&self, exec: &Exec) -> Option<(ReasonCode, Option<Arc<str>>)> {
+        let arguments = exec.arguments.get(1..).unwrap_or_default();
         let names = [Some(exec.program.as_str()), exec.path.as_deref()];
         let find = |list: &brig_policy::CommandList| {
             let mut names = names.into_iter().flatten();
@@ -183,19 +202,19 @@ impl Lists {
         };
         let mut denied = self.commands.denied.iter();
         if let Some(rule) = denied.find_map(find) {
-            return Some(("command.observed", Some(rule)));
+            return Some((ReasonCode::CommandObserved, Some(rule)));
         }
         let unlisted = self
             .commands
             .allowed
             .iter()
             .any(|list| find(list).is_none());
-        unlisted.then_some(("command.observed", None))
+        unlisted.then_some((ReasonCode::CommandObserved, None))
     }
 }
 
-impl link::Judge for Lists {
-    fn judge(&self, exec: Exec) -> Option<Command> {
+impl link::CommandObserver for Lists {
+    fn observe(&self, exec: Exec) -> Option<Command> {
         let line = {
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
             lines.note(&exec);
@@ -204,33 +223,44 @@ impl link::Judge for Lists {
             }
             lines.of(exec.process)
         };
-        // A stand-in, or a copy of one, which asks for what nobody can start.
-        if let Some(running) = exec.running.as_deref()
+        // A stand-in, or a copy of one, which reports itself by a failing `execve`.
+        if let Some(running) = exec.caller.as_deref()
             && (self.is_stand_in(running) || exec.program == "/")
         {
-            return Some(self.stood_in(running, exec.words, line));
+            return Some(self.stand_in_started(running, exec.arguments, line));
         }
         if exec
             .path
             .as_deref()
             .is_some_and(|path| self.is_stand_in(path))
         {
-            // It will say so itself.
+            // It will report itself.
             return None;
         }
-        let held = self.held(&exec);
+        let held = self.enforced(&exec);
         let refused = exec.refused || held.is_some();
         let (code, rule) = if let Some(held) = held {
             held
         } else if exec.refused {
             let path = exec.path.as_deref();
-            let rule = self.rule_for(&exec.program);
-            ("command.denied", rule.or_else(|| self.rule_for(path?)))
-        } else if exec.path.is_none() && exec.program.contains('/') && exec.running.is_some() {
-            // There is no such program, and nobody minds.
+            let loads = exec.denied_file.as_deref();
+            let names = [Some(exec.program.as_str()), path, loads];
+            let rule = names
+                .into_iter()
+                .flatten()
+                .find_map(|name| self.rule_for(name));
+            (ReasonCode::CommandDenied, rule)
+        } else if exec.path.is_none() && exec.program.contains('/') && exec.caller.is_some() {
+            // There is no such program, and no rule about it.
             return None;
         } else {
-            self.observed(&exec).unwrap_or(("command.allowed", None))
+            self.observed(&exec)
+                .unwrap_or((ReasonCode::CommandAllowed, None))
+        };
+        let code = match exec.outcome {
+            ExecOutcome::Known => code,
+            ExecOutcome::Failed => ReasonCode::CommandFailed,
+            ExecOutcome::Unconfirmed => ReasonCode::CommandUnconfirmed,
         };
         Some(Command {
             allowed: !refused,
@@ -238,9 +268,10 @@ impl link::Judge for Lists {
             rule: rule.map(|rule| rule.to_string()),
             program: exec.program,
             path: exec.path,
-            arguments: as_given(exec.words),
-            parent: exec.running,
+            arguments: as_given(exec.arguments),
+            parent: exec.caller,
             caller: line,
+            ..Command::default()
         })
     }
 }
@@ -253,7 +284,7 @@ impl Lines {
         }
         self.above.insert(exec.process, exec.parent);
         if exec.program == CALLER
-            && let Some(line) = exec.words.first()
+            && let Some(line) = exec.arguments.first()
         {
             self.told.insert(exec.process, line.clone());
         }
@@ -271,15 +302,22 @@ impl Lines {
     }
 }
 
-/// A path that no stand-in can be put at can't be denied.
-fn stand_ins(scan: &Scan) -> Result<Option<Denied>> {
-    let seen = |path: &&Path| !COVERED.iter().any(|covered| path.starts_with(covered));
-    let paths = scan.denied.keys().map(|path| path.as_path()).filter(seen);
-    let covered: Vec<String> = paths
-        .map(|path| path.to_string_lossy().into_owned())
-        .collect();
+/// Fails for a denied path where no stand-in can be put.
+fn stand_ins(scan: &Scan) -> Result<Option<DeniedPrograms>> {
+    let hidden = |path: &Path| COVERED.iter().any(|covered| path.starts_with(covered));
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (elsewhere, covered): (Vec<_>, Vec<_>) = scan.denied.keys().partition(|path| hidden(path));
+    // An image is changed by an archive, whose names are text.
+    let covered: Vec<String> = (covered.into_iter())
+        .map(|path| path.to_str().map(str::to_owned).ok_or(path))
+        .collect::<Result<_, _>>()
+        .map_err(|path| Error::InvalidConfig {
+            what: "command_denylist",
+            problem: format!("`{}` is not UTF-8, so it can't be replaced", path.display()),
+        })?;
+    let elsewhere: Vec<String> = elsewhere.into_iter().map(text).collect();
     let names: Vec<String> = scan.names.keys().cloned().collect();
-    if covered.is_empty() && names.is_empty() {
+    if covered.is_empty() && names.is_empty() && elsewhere.is_empty() {
         return Ok(None);
     }
     let in_folder = names.iter().map(|name| format!("{NAMES}/{name}"));
@@ -294,11 +332,12 @@ fn stand_ins(scan: &Scan) -> Result<Option<Denied>> {
             problem: format!("`{}` is too long for an image", path.escape_debug()),
         });
     }
-    Ok(Some(Denied {
+    Ok(Some(DeniedPrograms {
         shim: 0,
-        folder: NAMES.into(),
+        directory: NAMES.into(),
         names,
-        covered,
+        covered: covered.into_iter().map(String::into_bytes).collect(),
+        elsewhere,
     }))
 }
 

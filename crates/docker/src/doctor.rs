@@ -3,28 +3,38 @@
 use brig_sandbox::Finding;
 
 use crate::engine::{Engine, Facts};
-use crate::runtime::Runtime;
+use crate::runtime::{Kind, Runtime};
 
-const GVISOR: &str = "for a kernel of its own around each container: apt-get install runsc, and \
-    runsc install";
+const GVISOR: &str = "for a separate kernel per container: apt-get install runsc, then runsc \
+                      install";
 
-pub fn findings(engine: &Engine, facts: &Facts) -> Vec<Finding> {
-    let finding = |what, good, detail: String, mend: Option<&str>| Finding {
+/// `chosen`: the usual runtime. `broken`: those that do not work, and why.
+pub(crate) fn findings(
+    engine: &Engine,
+    facts: &Facts,
+    chosen: &str,
+    broken: &[(String, String)],
+) -> Vec<Finding> {
+    let finding = |what, good, detail: String, fix: Option<&str>| Finding {
         what,
         good,
         detail,
-        mend: mend.filter(|_| !good).map(str::to_owned),
+        fix: fix.filter(|_| !good).map(str::to_owned),
     };
     let names: Vec<&str> = facts
         .runtimes
         .iter()
         .map(|registered| registered.name.as_str())
         .collect();
-    let chosen =
-        Runtime::choose(facts, None).map_or_else(|_| "none".into(), |runtime| runtime.name);
-    let strong = Runtime::choose(facts, Some("gvisor"))
-        .or(Runtime::choose(facts, Some("kata")))
-        .is_ok();
+    let is_broken = |name: &str| broken.iter().any(|(broken, _)| broken == name);
+    let strong: Vec<String> = Runtime::ranked(facts)
+        .into_iter()
+        .filter(|runtime| runtime.kind != Kind::Plain && !is_broken(&runtime.name))
+        .map(|runtime| runtime.name)
+        .collect();
+    let broken: Vec<String> = (broken.iter())
+        .map(|(name, why)| format!("{name} does not work: {why}"))
+        .collect();
     let options: Vec<&str> = facts
         .security
         .iter()
@@ -45,39 +55,57 @@ pub fn findings(engine: &Engine, facts: &Facts) -> Vec<Finding> {
         finding(
             "engine",
             true,
-            format!("Docker {} at {}", facts.version, engine.address),
+            format!(
+                "{} {} at {}",
+                facts.product.differences().name,
+                facts.version,
+                engine.address
+            ),
             None,
         ),
         finding("interface", true, facts.api.clone(), None),
         finding("kernel", true, facts.kernel.clone(), None),
         finding(
             "runtimes",
-            true,
-            format!("{}; without a choice: {chosen}", names.join(", ")),
-            None,
+            broken.is_empty(),
+            [
+                &[format!("{}; default: {chosen}", names.join(", "))],
+                &broken[..],
+            ]
+            .concat()
+            .join("; "),
+            Some("repair the runtime, or remove it from `runtimes` in /etc/docker/daemon.json"),
         ),
         finding(
             "kernel isolation",
-            strong,
-            if strong { "gVisor or Kata" } else { "none" }.into(),
+            !strong.is_empty(),
+            if strong.is_empty() {
+                "none".into()
+            } else {
+                strong.join(", ")
+            },
             Some(GVISOR),
         ),
         finding(
             "security options",
             facts.has("seccomp"),
             options.join(" "),
-            Some("an engine with seccomp"),
+            Some("use an engine with seccomp"),
         ),
         finding(
             "AppArmor",
             facts.has("apparmor"),
             if facts.has("apparmor") {
-                "docker-default"
+                facts
+                    .product
+                    .differences()
+                    .apparmor
+                    .unwrap_or("the engine's own profile")
             } else {
                 "absent"
             }
             .into(),
-            Some("a kernel with AppArmor, and the package apparmor"),
+            Some("use a kernel with AppArmor, and install the package apparmor"),
         ),
         finding(
             "control groups",

@@ -1,31 +1,37 @@
-//! What each runtime holds of a plan, and by what.
+//! Which controls each runtime enforces, and by which mechanism.
 
+use brig_linux::mediate::{self, MediatedCalls};
+use brig_linux::notify;
+use brig_profile::Folders;
 use brig_sandbox::{Control, ControlState, Controls, Plan, SessionConfig, Strength};
-use brig_wire::Confine;
+use brig_wire::{Confine, Rlimit};
 
 use crate::engine::Facts;
 use crate::runtime::{Kind, Runtime};
 
-/// The guest and one keeper are not the program's.
-pub const OWN_PROCESSES: u32 = 2;
+/// `RLIMIT_NOFILE`.
+const NOFILE: u32 = 7;
 
-const WATCHED: &str = "the guest, which looks at what its kernel counts";
+/// The guest and one keeper.
+pub(crate) const OWN_PROCESSES: u32 = 2;
+
+const WATCHED: &str = "the guest, which reads the counters of its kernel";
 const GVISOR_CGROUPS: &str =
-    "leave --ignore-cgroups out of the runtime's arguments, or use --runtime runc";
+    "remove --ignore-cgroups from the runtime's arguments, or use --runtime runc";
 const NATIVE: &str = "use the native backend";
 
-/// How one control stands.
-fn state(control: Control, strength: Strength, by: &str, mend: Option<&str>) -> ControlState {
+/// The state of one control.
+fn state(control: Control, strength: Strength, by: &str, fix: Option<&str>) -> ControlState {
     ControlState {
         control,
         strength,
         by: by.into(),
-        mend: mend.map(str::to_owned),
+        fix: fix.map(str::to_owned),
     }
 }
 
-/// `armor`: whether profiles can be loaded, or what that would take.
-pub fn controls(
+/// `armor`: whether profiles can be loaded, or how to make that possible.
+pub(crate) fn controls(
     facts: &Facts,
     runtime: &Runtime,
     armor: Result<(), &str>,
@@ -36,32 +42,41 @@ pub fn controls(
         cgroup(facts, runtime, Control::Cpu, facts.cpu),
         cgroup(facts, runtime, Control::Memory, facts.memory),
         cgroup(facts, runtime, Control::Processes, facts.pids),
-        disk(runtime, config),
-        enforced(Control::WallTime, "timer outside, end of the process tree"),
-        enforced(Control::OutputSize, "counted outside"),
-        enforced(Control::NetworkOff, "a network namespace without a way out"),
+        disk(facts, runtime, config),
+        enforced(
+            Control::WallTime,
+            "timer outside the sandbox, kill of the process tree",
+        ),
+        enforced(Control::OutputSize, "counted outside the sandbox"),
+        enforced(
+            Control::NetworkOff,
+            "a network namespace without a route to the outside",
+        ),
         enforced(
             Control::NetworkHosts,
-            "a gateway outside that serves what the guest relays",
+            "a gateway outside the sandbox that serves what the guest relays",
         ),
+        enforced(Control::Tools, brig_guest_host::tools::GATE),
         enforced(Control::Checkpoint, "copied layers with digests"),
         enforced(Control::ReadOnlyRoot, "a read-only root of the container"),
         mounts(runtime),
-        enforced(Control::Filesystem, "a root of its own"),
+        enforced(Control::Filesystem, "a separate root file system"),
         syscalls(facts, runtime),
+        enforced(Control::Signals, "the guest, which passes them on"),
+        enforced(Control::LinuxUserland, "the programs of the image"),
     ];
     states.extend(commands(runtime, armor));
     Controls(states)
 }
 
-/// What the engine puts into a control group, where the runtime has one.
+/// Limits by control groups, if the runtime uses them.
 fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> ControlState {
     if runtime.without_cgroups {
         return match control {
             Control::Cpu => state(
                 control,
                 Strength::Absent,
-                "the runtime was told to leave control groups alone",
+                "the runtime is configured with --ignore-cgroups",
                 Some(GVISOR_CGROUPS),
             ),
             _ => state(control, Strength::Observed, WATCHED, Some(GVISOR_CGROUPS)),
@@ -78,13 +93,17 @@ fn cgroup(facts: &Facts, runtime: &Runtime, control: Control, offered: bool) -> 
     }
     let by = match runtime.kind {
         Kind::Kata => "a virtual machine".into(),
+        Kind::Gvisor if control != Control::Cpu => format!(
+            "the guest, which counts inside, and cgroup v{} of the engine, which has room for gVisor itself",
+            facts.cgroup
+        ),
         Kind::Gvisor | Kind::Plain => format!("cgroup v{} of the engine", facts.cgroup),
     };
     state(control, Strength::Enforced, &by, None)
 }
 
-/// Stand-ins are in the image, and so in every runtime. What is started is seen by the guest, where
-/// the kernel is one that can be asked.
+/// Stand-ins are in the image, and so work in every runtime. The guest sees starts of programs only where the
+/// kernel has seccomp notifications.
 fn commands(runtime: &Runtime, armor: Result<(), &str>) -> [ControlState; 4] {
     let deny = "stand-ins in the image, which is read-only";
     let seen = |control| match runtime.kind {
@@ -95,11 +114,11 @@ fn commands(runtime: &Runtime, armor: Result<(), &str>) -> [ControlState; 4] {
             None,
         ),
         Kind::Gvisor | Kind::Kata => {
-            let by = "nothing sees what is started there";
+            let by = "started programs are not visible there";
             state(control, Strength::Absent, by, Some("use --runtime runc"))
         }
     };
-    let nobody = "nothing keeps other programs from being started";
+    let nobody = "nothing prevents other programs from being started";
     let allow = match (runtime.kind, armor) {
         (Kind::Plain, Ok(())) => (Strength::Enforced, "an AppArmor profile", None),
         (Kind::Plain, Err(wanted)) => (
@@ -127,17 +146,19 @@ fn mounts(runtime: &Runtime) -> ControlState {
             None,
         ),
         Kind::Gvisor | Kind::Kata => {
-            let by = "looked at before and after the engine mounts it";
+            let by = "checked before and after the engine mounts it";
             state(control, Strength::Observed, by, Some("use --runtime runc"))
         }
     }
 }
 
-fn disk(runtime: &Runtime, config: &SessionConfig) -> ControlState {
+fn disk(facts: &Facts, runtime: &Runtime, config: &SessionConfig) -> ControlState {
     if config.read_only_root {
         let by = match runtime.kind {
-            Kind::Gvisor => "size-capped tmpfs, which counts bytes and no names",
-            Kind::Plain | Kind::Kata => "size-capped tmpfs",
+            Kind::Plain | Kind::Kata if facts.product.differences().tmpfs_ids => {
+                "size-capped tmpfs"
+            }
+            _ => "size-capped tmpfs, which limits bytes but not the number of files",
         };
         state(Control::Disk, Strength::Enforced, by, None)
     } else {
@@ -160,47 +181,82 @@ fn syscalls(facts: &Facts, runtime: &Runtime) -> ControlState {
             "gVisor's own kernel, and seccomp in it",
             None,
         ),
-        Kind::Kata => state(control, Strength::Enforced, "a kernel of its own", None),
+        Kind::Kata => state(control, Strength::Enforced, "a separate kernel", None),
         Kind::Plain if facts.has("seccomp") => state(control, Strength::Enforced, "seccomp", None),
         Kind::Plain => state(
             control,
             Strength::Absent,
             "the engine has no seccomp",
-            Some("an engine with seccomp"),
+            Some("use an engine with seccomp"),
         ),
     }
 }
 
-/// What the guest holds every program by, beside the container.
-pub fn confine(runtime: &Runtime, local: bool, plan: &Plan) -> Confine {
-    let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
-    // gVisor has a kernel of its own, which knows neither Landlock nor notifications.
+/// How the guest confines programs, in addition to the container. `denies`: some programs are denied.
+pub(crate) fn confine(runtime: &Runtime, local: bool, plan: &Plan, denies: bool) -> Confine {
+    // There is no connector in a container.
+    let folders = match plan.workspace().is_some() || !plan.mounts().is_empty() {
+        true => Folders::NoSockets,
+        false => Folders::None,
+    };
+    let asks = MediatedCalls {
+        addresses: true,
+        ..MediatedCalls::default()
+    };
+    // gVisor's own kernel has neither Landlock nor seccomp notifications.
     let plain = runtime.kind == Kind::Plain;
     Confine {
         seccomp: if runtime.kind == Kind::Gvisor {
-            brig_profile::filter_on_gvisor(host_folders).to_vec()
+            brig_profile::filter_on_gvisor(folders).to_vec()
         } else {
-            brig_profile::filter(host_folders, true).to_vec()
+            brig_profile::filter(folders, true).to_vec()
         },
-        // Only of the kernel that runs this is it known.
+        // Only known for the kernel of this machine.
         landlock: if plain && local {
             brig_linux::landlock::abi()
         } else {
             0
         },
-        writable: writable(plan),
-        notify: if plain && plan.watches_commands() {
-            brig_linux::notify::exec_filter(false)
-        } else {
-            Vec::new()
+        writable: confined_to(plan),
+        // One fewer than the guest has, which uses the last one itself.
+        rlimits: vec![Rlimit {
+            resource: NOFILE,
+            value: mediate::HANDOFF.into(),
+        }],
+        watches_commands: plain && plan.watches_commands(),
+        notify: match (plain, plan.watches_commands()) {
+            (true, true) => notify::exec_filter(denies, &mediate::rules(asks)),
+            (true, false) => mediate::filter(asks),
+            (false, _) => Vec::new(),
         },
         ..Confine::default()
     }
 }
 
+/// What of `/dev` programs can write to. Not the directory: without root its owner may be their user, and nothing
+/// limits it to the disk limit.
+const DEVICES: [&str; 9] = [
+    "/dev/shm",
+    "/dev/pts",
+    "/dev/ptmx",
+    "/dev/tty",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// What Landlock lets programs write to.
+fn confined_to(plan: &Plan) -> Vec<String> {
+    let others = writable(plan).into_iter().filter(|path| path != "/dev");
+    others.chain(DEVICES.map(str::to_owned)).collect()
+}
+
 /// Where programs can write.
-pub fn writable(plan: &Plan) -> Vec<String> {
-    let fixed = ["/workspace", "/tmp", "/dev", "/proc"].map(str::to_owned);
+pub(crate) fn writable(plan: &Plan) -> Vec<String> {
+    // Not /proc: with `oom_score_adj` code could make the OOM killer choose the guest instead.
+    let fixed = ["/workspace", "/tmp", "/dev"].map(str::to_owned);
     let mounts = plan.mounts().iter().filter(|mount| mount.writable);
     let mut paths: Vec<String> = fixed.into();
     paths.extend(mounts.map(|mount| mount.target.to_string_lossy().into_owned()));
@@ -228,13 +284,16 @@ mod tests {
         };
         assert_eq!(allow(Kind::Plain, Ok(())).strength, Strength::Enforced);
         for (kind, armor) in [
-            (Kind::Plain, Err("be root")),
+            (Kind::Plain, Err("run as root")),
             (Kind::Gvisor, Ok(())),
             (Kind::Kata, Ok(())),
         ] {
             assert_eq!(allow(kind, armor).strength, Strength::Absent);
         }
-        let mend = allow(Kind::Plain, Err("be root")).mend;
-        assert_eq!(mend.as_deref(), Some("be root, or use the native backend"));
+        let fix = allow(Kind::Plain, Err("run as root")).fix;
+        assert_eq!(
+            fix.as_deref(),
+            Some("run as root, or use the native backend")
+        );
     }
 }

@@ -1,36 +1,41 @@
-//! The way out of a container: what comes to the doors that its guest opens is relayed over the
-//! stream to a gateway here.
+//! The network of a container: the guest relays connections to its listeners over the stream to a gateway
+//! here.
 
 use std::net::Ipv4Addr;
 
 use brig_egress::{Pool, Rules};
+use brig_guest_host::link::{CommandObserver, Notifications};
+use brig_guest_host::listeners::listeners;
+use brig_guest_host::network::Network;
+use brig_guest_host::tools::ToolServer;
 use brig_sandbox::Plan;
-use brig_sandbox::doors::doors;
-use brig_sandbox::link::{Judge, Unasked};
-use brig_sandbox::network::Network;
 
 use crate::commands::Lists;
+use crate::derived::TOOLS;
 
-/// Addresses that DNS hands out. A guest without rights can't add any to its network, but all of
-/// 127/8 is there already.
-const POOL: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 0);
+/// Addresses that DNS hands out. A guest without capabilities can't add addresses, but all of 127/8 is
+/// local already.
+pub(crate) const POOL: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 0);
 
-pub fn plan(plan: &Plan) -> Vec<brig_wire::Door> {
-    if !plan.network().is_on() {
-        return Vec::new();
-    }
-    doors(plan).into_iter().map(|(door, _)| door).collect()
+pub(crate) fn plan(plan: &Plan) -> Vec<brig_wire::ListenerSpec> {
+    listeners(plan)
+        .into_iter()
+        .map(|(listener, _)| listener)
+        .collect()
 }
 
-/// What becomes of what the guest tells unasked.
-pub fn serve(plan: &Plan, lists: Option<Lists>) -> Unasked {
-    let entries = || doors(plan).into_iter().map(|(_, entry)| entry).collect();
-    let network = plan.network().is_on().then(|| {
-        let rules = Rules::new(plan.network().rules());
-        (Network::relayed(rules, Pool::new(POOL, None)), entries())
-    });
-    Unasked {
-        network,
-        judge: lists.map(|lists| Box::new(lists) as Box<dyn Judge>),
+/// What to do with the notifications of the guest.
+pub(crate) fn serve(plan: &Plan, lists: Option<Lists>) -> Notifications {
+    let services = listeners(plan).into_iter().map(|(_, service)| service);
+    let services = services.collect();
+    let rules = Rules::new(plan.network().rules());
+    let mut network = Network::relayed(rules, Pool::new(POOL, None));
+    if !plan.network().is_on() {
+        network = network.closed();
+    }
+    Notifications {
+        network: Some((network, services)),
+        tools: ToolServer::relayed(plan.tools(), TOOLS),
+        observer: lists.map(|lists| Box::new(lists) as Box<dyn CommandObserver>),
     }
 }

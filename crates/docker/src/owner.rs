@@ -1,50 +1,50 @@
-//! Who owns a container, as labels on it, and whether that owner is still there.
+//! The owner of a container, in its labels, and whether that process still runs.
 
 use std::collections::HashMap;
 use std::fs;
 use std::sync::OnceLock;
 
+use brig_layers::hex;
+use brig_linux::process_stat::ProcessStat;
 use sha2::{Digest, Sha256};
 
-use crate::address::hex;
-
-/// On everything that Brig makes in an engine; its value names the process.
+/// On everything that Brig creates in an engine. Its value identifies the process.
 pub const LABEL: &str = "brig.owner";
 const MACHINE: &str = "brig.machine";
 const BOOT: &str = "brig.boot";
 const NAMESPACE: &str = "brig.pids";
 
-/// A process of some machine, in some boot of it.
+/// A process, identified across machines and reboots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Nothing where machines have no id.
+pub(crate) struct ContainerOwner {
+    /// Empty on a machine without an id.
     machine: String,
     boot: String,
-    /// The process namespace that the number counts in.
+    /// The PID namespace of the process id.
     namespace: String,
     pid: u32,
-    /// In clock ticks after the boot: numbers are given out again.
+    /// Start time in clock ticks since boot, because process ids are reused.
     started: u64,
 }
 
-/// What is known of an owner.
+/// Whether an owner still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum OwnerState {
     Alive,
     Dead,
-    /// Not of this boot of this machine: dead, if machines are what they say.
+    /// From an earlier boot of this machine: dead, unless two machines have the same id.
     EarlierBoot,
     Unknown,
 }
 
-impl Owner {
-    pub fn of_process() -> Self {
-        static OWN: OnceLock<Owner> = OnceLock::new();
+impl ContainerOwner {
+    pub(crate) fn of_process() -> Self {
+        static OWN: OnceLock<ContainerOwner> = OnceLock::new();
         let look = || {
             let pid = std::process::id();
             Self {
                 machine: machine(),
-                boot: read("/proc/sys/kernel/random/boot_id"),
+                boot: boot_id(),
                 namespace: namespace(),
                 pid,
                 started: started(pid).unwrap_or_default(),
@@ -53,7 +53,7 @@ impl Owner {
         OWN.get_or_init(look).clone()
     }
 
-    pub fn labels(&self) -> HashMap<String, String> {
+    pub(crate) fn labels(&self) -> HashMap<String, String> {
         [
             (LABEL, format!("{}.{}", self.pid, self.started)),
             (MACHINE, self.machine.clone()),
@@ -64,7 +64,12 @@ impl Owner {
         .into()
     }
 
-    pub fn from_labels(labels: &HashMap<String, String>) -> Option<Self> {
+    /// Which machine it is on.
+    pub(crate) fn machine_label(&self) -> HashMap<String, String> {
+        HashMap::from([(MACHINE.to_owned(), self.machine.clone())])
+    }
+
+    pub(crate) fn from_labels(labels: &HashMap<String, String>) -> Option<Self> {
         let (pid, started) = labels.get(LABEL)?.split_once('.')?;
         let text = |name: &str| labels.get(name).cloned();
         Some(Self {
@@ -77,39 +82,44 @@ impl Owner {
     }
 
     /// As seen from this process.
-    pub fn fate(&self, own: &Owner) -> Fate {
+    pub(crate) fn state(&self, own: &ContainerOwner) -> OwnerState {
         if self == own {
-            return Fate::Alive;
+            return OwnerState::Alive;
         }
         if self.boot.is_empty() || self.machine != own.machine {
-            return Fate::Unknown;
+            return OwnerState::Unknown;
         }
         if self.boot != own.boot {
             return if own.machine.is_empty() {
-                Fate::Unknown
+                OwnerState::Unknown
             } else {
-                Fate::EarlierBoot
+                OwnerState::EarlierBoot
             };
         }
         if self.namespace.is_empty() || self.namespace != own.namespace {
-            return Fate::Unknown;
+            return OwnerState::Unknown;
         }
         match started(self.pid) {
-            Some(started) if started == self.started => Fate::Alive,
-            // Without the right to look nothing is certain.
-            None if fs::metadata(format!("/proc/{}", self.pid)).is_ok() => Fate::Unknown,
-            _ => Fate::Dead,
+            Some(started) if started == self.started => OwnerState::Alive,
+            // Without permission to check, nothing is certain.
+            None if fs::metadata(format!("/proc/{}", self.pid)).is_ok() => OwnerState::Unknown,
+            _ => OwnerState::Dead,
         }
     }
 }
 
-/// The id is not to be told to others, so its digest is.
+/// A digest, because the machine id is confidential (machine-id(5)).
 fn machine() -> String {
     let id = read("/etc/machine-id");
     if id.is_empty() {
         return String::new();
     }
     hex(&Sha256::digest(format!("brig\n{id}")))[..32].to_owned()
+}
+
+/// Of the kernel of this machine; empty if it does not tell.
+pub(crate) fn boot_id() -> String {
+    read("/proc/sys/kernel/random/boot_id")
 }
 
 fn namespace() -> String {
@@ -124,11 +134,8 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-/// Field 22 of `stat`, counted after the name, which may hold anything.
 fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(19)?.parse().ok()
+    Some(ProcessStat::of(pid).ok()?.start_time)
 }
 
 #[cfg(test)]
@@ -137,67 +144,70 @@ mod tests {
 
     #[test]
     fn labels_carry_the_whole_owner() {
-        let own = Owner::of_process();
+        let own = ContainerOwner::of_process();
         assert!(own.started > 0);
-        assert_eq!(Owner::from_labels(&own.labels()), Some(own.clone()));
+        assert_eq!(
+            ContainerOwner::from_labels(&own.labels()),
+            Some(own.clone())
+        );
         let mut torn = own.labels();
         torn.remove(BOOT);
-        assert_eq!(Owner::from_labels(&torn), None);
+        assert_eq!(ContainerOwner::from_labels(&torn), None);
         for odd in ["", "1", "x.1", "1.x"] {
             let mut labels = own.labels();
             labels.insert(LABEL.into(), odd.into());
-            assert_eq!(Owner::from_labels(&labels), None, "{odd}");
+            assert_eq!(ContainerOwner::from_labels(&labels), None, "{odd}");
         }
     }
 
     #[test]
     fn only_who_is_provably_dead_is_dead() {
-        let own = Owner {
+        let own = ContainerOwner {
             machine: "m".into(),
-            ..Owner::of_process()
+            ..ContainerOwner::of_process()
         };
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .expect("child");
-        let alive = Owner {
+        let alive = ContainerOwner {
             pid: child.id(),
             started: started(child.id()).expect("started"),
             ..own.clone()
         };
-        assert_eq!(own.fate(&own), Fate::Alive);
-        assert_eq!(alive.fate(&own), Fate::Alive);
-        let recycled = Owner {
+        assert_eq!(own.state(&own), OwnerState::Alive);
+        assert_eq!(alive.state(&own), OwnerState::Alive);
+        let recycled = ContainerOwner {
             started: alive.started + 1,
             ..alive.clone()
         };
-        assert_eq!(recycled.fate(&own), Fate::Dead);
-        let elsewhere = Owner {
+        assert_eq!(recycled.state(&own), OwnerState::Dead);
+        let elsewhere = ContainerOwner {
             machine: "other".into(),
             ..recycled.clone()
         };
-        assert_eq!(elsewhere.fate(&own), Fate::Unknown);
-        let inside = Owner {
+        assert_eq!(elsewhere.state(&own), OwnerState::Unknown);
+        let inside = ContainerOwner {
             namespace: "pid:[1]".into(),
             ..recycled.clone()
         };
-        assert_eq!(inside.fate(&own), Fate::Unknown);
-        let before = Owner {
+        assert_eq!(inside.state(&own), OwnerState::Unknown);
+        let before = ContainerOwner {
             boot: "before".into(),
             ..alive.clone()
         };
-        assert_eq!(before.fate(&own), Fate::EarlierBoot);
-        let nameless = Owner {
+        assert_eq!(before.state(&own), OwnerState::EarlierBoot);
+        let nameless = ContainerOwner {
             machine: String::new(),
             ..own.clone()
         };
-        let before = Owner {
+        let before = ContainerOwner {
             machine: String::new(),
             ..before
         };
-        assert_eq!(before.fate(&nameless), Fate::Unknown);
+        assert_eq!(before.state(&nameless), OwnerState::Unknown);
         child.kill().expect("kill");
         child.wait().expect("wait");
-        assert_eq!(alive.fate(&own), Fate::Dead);
+        assert_eq!(alive.state(&own), OwnerState::Dead);
     }
 }

@@ -1,47 +1,50 @@
-//! Containers that have been started and wait for their first word. What a container is made of
-//! decides whom it fits; nothing of a session is in it before it is taken.
+//! Started containers whose guest waits for its first message. A container fits a session if it was created
+//! from an equal description. It contains nothing of a session before it is taken.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{AttachContainerOptionsBuilder, CreateContainerOptionsBuilder};
+use brig_guest_host::link::Stream;
 use brig_sandbox::Result;
-use brig_sandbox::link::Stream;
 
 use crate::engine::Engine;
-use crate::leftovers::{Leftovers, Name};
-use crate::stream::{FromGuest, LastWords};
+use crate::removals::{ContainerName, Removals};
+use crate::stream::{GuestOutput, StderrTail};
 
-/// Different containers that are kept ready; the oldest make room.
+/// How many different containers are kept ready. The oldest are replaced.
 const SHAPES: usize = 4;
 
-/// A container whose guest waits to be greeted. Dropped, it is removed.
+/// A container whose guest waits for its first message. When this is dropped, it is removed.
 #[derive(Debug)]
-pub struct Started {
-    pub name: Name,
+pub(crate) struct StartedContainer {
+    pub name: ContainerName,
     pub stream: Stream,
-    pub words: LastWords,
-    /// Whether it waited, and may have ended meanwhile.
+    pub words: StderrTail,
+    /// The runtime that the engine uses for it, as it says itself.
+    pub runtime: Option<String>,
+    /// Whether it comes from the pool, and may have ended meanwhile.
     pub warm: bool,
 }
 
-impl Started {
-    pub async fn launch(
+impl StartedContainer {
+    pub(crate) async fn launch(
         engine: &Engine,
-        leftovers: &Leftovers,
+        removals: &Removals,
         body: ContainerCreateBody,
     ) -> Result<Self> {
-        let name = leftovers.name();
+        let name = removals.name();
         match start(engine, &name, body).await {
-            Ok((stream, words)) => Ok(Self {
+            Ok((stream, words, runtime)) => Ok(Self {
                 name,
                 stream,
                 words,
+                runtime,
                 warm: false,
             }),
             Err(error) => {
-                // Why it did not start says more than what became of the rest.
+                // The reason for the failed start is more useful than an error of the cleanup.
                 let _ = name.remove().await;
                 Err(error)
             }
@@ -51,31 +54,36 @@ impl Started {
 
 async fn start(
     engine: &Engine,
-    name: &Name,
+    name: &ContainerName,
     body: ContainerCreateBody,
-) -> Result<(Stream, LastWords)> {
+) -> Result<(Stream, StderrTail, Option<String>)> {
     let name = name.as_str();
     let options = CreateContainerOptionsBuilder::new().name(name).build();
     let create = engine.docker.create_container(Some(options), body);
     engine.ask("create a container", create).await?;
     let options = AttachContainerOptionsBuilder::new();
     let options = options.stream(true).stdin(true).stdout(true).stderr(true);
-    // Before the start, so that nothing it says is missed.
+    // Before the start, so that no output is missed.
     let attach = engine.docker.attach_container(name, Some(options.build()));
-    let attached = engine.ask("attach to a container", attach).await?;
+    let inspect = engine.docker.inspect_container(name, None);
+    let (attached, inspected) = tokio::try_join!(
+        engine.ask("attach to a container", attach),
+        engine.ask("inspect a container", inspect),
+    )?;
+    let runtime = inspected.host_config.and_then(|config| config.runtime);
     let start = engine.docker.start_container(name, None);
     engine.ask("start a container", start).await?;
-    let words = LastWords::default();
+    let words = StderrTail::default();
     let stream = Stream {
-        from_guest: Box::new(FromGuest::new(attached.output, words.clone())),
+        from_guest: Box::new(GuestOutput::new(attached.output, words.clone())),
         to_guest: Box::new(attached.input),
     };
-    Ok((stream, words))
+    Ok((stream, words, runtime))
 }
 
 /// Clones are the same pool.
 #[derive(Clone, Debug, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// How many of each shape.
     size: usize,
     shapes: Arc<Mutex<VecDeque<Shape>>>,
@@ -84,28 +92,28 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shape {
     body: ContainerCreateBody,
-    waiting: Vec<Started>,
+    waiting: Vec<StartedContainer>,
     /// Being started.
     coming: usize,
 }
 
 impl Pool {
-    pub fn of(size: usize) -> Self {
+    pub(crate) fn of(size: usize) -> Self {
         Self {
             size,
             shapes: Arc::default(),
         }
     }
 
-    /// One that waits, if there is any.
-    pub fn take(&self, body: &ContainerCreateBody) -> Option<Started> {
+    /// A ready container, if there is one.
+    pub(crate) fn take(&self, body: &ContainerCreateBody) -> Option<StartedContainer> {
         let mut shapes = self.shapes();
         let shape = shapes.iter_mut().find(|shape| shape.body == *body)?;
         shape.waiting.pop()
     }
 
-    /// Starts what is missing of this shape, while nobody waits for it.
-    pub fn refill(&self, engine: &Engine, leftovers: &Leftovers, body: &ContainerCreateBody) {
+    /// Starts missing containers of this shape in the background.
+    pub(crate) fn refill(&self, engine: &Engine, removals: &Removals, body: &ContainerCreateBody) {
         if self.size == 0 {
             return;
         }
@@ -131,15 +139,15 @@ impl Pool {
             missing
         };
         for _ in 0..missing {
-            let (engine, leftovers) = (engine.clone(), leftovers.clone());
+            let (engine, removals) = (engine.clone(), removals.clone());
             let (pool, body) = (self.clone(), body.clone());
             tokio::spawn(async move {
-                let started = Started::launch(&engine, &leftovers, body.clone()).await;
+                let started = StartedContainer::launch(&engine, &removals, body.clone()).await;
                 let mut shapes = pool.shapes();
                 if let Some(shape) = shapes.iter_mut().find(|shape| shape.body == body) {
                     shape.coming = shape.coming.saturating_sub(1);
-                    // What failed will fail again, and be reported, when it is needed.
-                    let started = started.ok().map(|started| Started {
+                    // A failure is not reported here: it happens again when a container is needed.
+                    let started = started.ok().map(|started| StartedContainer {
                         warm: true,
                         ..started
                     });

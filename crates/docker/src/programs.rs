@@ -1,30 +1,30 @@
-//! What programs find in an image: interpreters and variables.
+//! Interpreters and environment variables of an image.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use brig_sandbox::link::{Guard, GuestInstance, Interpreters};
+use brig_guest_host::link::{Guard, GuestInstance, Interpreters};
+use brig_guest_host::listeners;
 use brig_sandbox::{Language, Plan, Result, env};
 
 use crate::image::Image;
-use crate::mounts::WORKSPACE;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// By the names that they are known under, best first.
+/// By their names, best first.
 const NAMES: [(Language, &[&str]); 3] = [
     (Language::Python, &["python3", "python"]),
     (Language::Bash, &["bash"]),
     (Language::Node, &["node", "nodejs"]),
 ];
 
-/// The interpreters of images that were looked at already, by the id of the image.
+/// The interpreters of known images, by the id of the image.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<String, Interpreters>>);
+pub(crate) struct KnownInterpreters(Mutex<HashMap<String, Interpreters>>);
 
-impl Known {
+impl KnownInterpreters {
     /// Asks the guest, once for each image.
-    pub async fn interpreters<G: Guard>(
+    pub(crate) async fn interpreters<G: Guard>(
         &self,
         image: &Image,
         guest: &GuestInstance<G>,
@@ -60,28 +60,29 @@ impl Known {
     }
 }
 
-/// Where programs are looked for.
-pub fn path(image: &Image) -> &str {
+/// The `PATH` of the image.
+pub(crate) fn path(image: &Image) -> &str {
     let given = image.env.iter().find(|(name, _)| name == "PATH");
     given.map_or(PATH, |(_, path)| path.as_str())
 }
 
-/// The environment of every program: what the image says, as far as a caller could say it too, what
-/// is so in every sandbox, and what the plan gives.
-pub fn variables(image: &Image, plan: &Plan) -> Vec<(String, String)> {
+/// The environment of every program: variables of the image that a caller could set too, those of every
+/// sandbox, and those of the plan. Each name once: programs take the first one, which would be the image's.
+pub(crate) fn variables(image: &Image, plan: &Plan) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = vec![("LANG".into(), "C.UTF-8".into())];
     let harmless = |(name, value): &&(String, String)| env::check(name, value).is_ok();
     let of_image = image.env.iter().filter(harmless).cloned();
     let fixed = [
         ("PATH", path(image)),
-        ("HOME", WORKSPACE),
+        ("HOME", plan.home()),
         ("USER", "nobody"),
         ("LOGNAME", "nobody"),
-        // Output of a run that is cut short is still worth seeing.
+        // Unbuffered, so that the output of a killed run is not lost.
         ("PYTHONUNBUFFERED", "1"),
     ];
     let fixed = fixed.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    for (name, value) in of_image.chain(fixed).chain(plan.env().iter().cloned()) {
+    let own = fixed.into_iter().chain(listeners::env(plan));
+    for (name, value) in of_image.chain(own).chain(plan.env().iter().cloned()) {
         variables.retain(|(other, _)| *other != name);
         variables.push((name, value));
     }

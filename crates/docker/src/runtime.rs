@@ -1,11 +1,12 @@
-//! What runs the containers. The strongest that is there, unless one is asked for by name.
+//! The container runtimes of an engine, and how strong they are.
 
+use brig_reason::ReasonCode;
 use brig_sandbox::{Error, Result};
 
 use crate::engine::{Facts, Registered};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A virtual machine for each container.
     Kata,
     /// A kernel in user space.
@@ -16,15 +17,21 @@ pub enum Kind {
 
 /// The runtime of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runtime {
-    /// As the engine knows it.
+pub(crate) struct Runtime {
+    /// Its name in the engine.
     pub name: String,
     pub kind: Kind,
-    /// Whether it was told to leave control groups alone.
+    /// Whether it is configured to ignore control groups.
     pub without_cgroups: bool,
 }
 
 impl Runtime {
+    /// Whether the guest counts memory and processes, because control groups count the runtime's own too, or
+    /// nothing.
+    pub(crate) fn counts_inside(&self) -> bool {
+        self.kind == Kind::Gvisor
+    }
+
     fn of(registered: &Registered) -> Self {
         Self {
             name: registered.name.clone(),
@@ -38,39 +45,35 @@ impl Runtime {
         }
     }
 
-    /// The one asked for, or the strongest there is.
-    pub fn choose(facts: &Facts, asked: Option<&str>) -> Result<Self> {
-        match asked {
-            None | Some("auto") => Ok(Self::strongest(facts)),
-            Some(name) => Self::named(facts, name),
-        }
-    }
-
-    fn strongest(facts: &Facts) -> Self {
-        let found = [Kind::Kata, Kind::Gvisor].into_iter().find_map(|wanted| {
-            let mut all = facts.runtimes.iter();
-            all.find(|registered| kind(registered) == wanted && !needs_kvm(registered))
-        });
-        let plain = |name: &str| {
-            facts
-                .runtimes
-                .iter()
-                .find(|registered| registered.name == name)
+    /// All that may be chosen without being named, strongest first. Never empty.
+    pub(crate) fn ranked(facts: &Facts) -> Vec<Self> {
+        let of_kind = |wanted| {
+            let all = facts.runtimes.iter();
+            all.filter(move |registered| kind(registered) == wanted && !needs_kvm(registered))
         };
-        found
-            .or_else(|| plain("runc"))
-            .or_else(|| plain(&facts.default_runtime))
-            .map_or_else(
-                || Self {
-                    name: "runc".into(),
-                    kind: Kind::Plain,
-                    without_cgroups: false,
-                },
-                Self::of,
-            )
+        let mut ranked: Vec<Self> = of_kind(Kind::Kata)
+            .chain(of_kind(Kind::Gvisor))
+            .map(Self::of)
+            .collect();
+        // They are equally strong: runc is the one that engines are tested with.
+        let usual = ["runc", facts.default_runtime.as_str()];
+        let plain = usual
+            .into_iter()
+            .find_map(|name| of_kind(Kind::Plain).find(|registered| registered.name == name))
+            .or_else(|| of_kind(Kind::Plain).next());
+        match plain {
+            Some(registered) => ranked.push(Self::of(registered)),
+            None if ranked.is_empty() => ranked.push(Self {
+                name: "runc".into(),
+                kind: Kind::Plain,
+                without_cgroups: false,
+            }),
+            None => {}
+        }
+        ranked
     }
 
-    fn named(facts: &Facts, name: &str) -> Result<Self> {
+    pub(crate) fn named(facts: &Facts, name: &str) -> Result<Self> {
         let exact = facts
             .runtimes
             .iter()
@@ -94,13 +97,16 @@ impl Runtime {
                 .map(|registered| registered.name.as_str())
                 .collect();
             Error::Engine {
-                code: "engine.runtime",
+                code: ReasonCode::EngineRuntime,
                 step: format!("look for the runtime `{name}`"),
                 problem: "the engine does not know it".into(),
-                hint: Some(format!(
-                    "it knows {}; others are added to `runtimes` in /etc/docker/daemon.json",
-                    names.join(", ")
-                )),
+                hint: Some(if facts.product.differences().chooses_runtime {
+                    let names = names.join(", ");
+                    format!("it knows {names}; add others to `runtimes` in /etc/docker/daemon.json")
+                } else {
+                    let names = names.join(", ");
+                    format!("it always uses {names}, the `runtime` of its containers.conf")
+                }),
             }
         })
     }
@@ -118,11 +124,18 @@ fn kind(registered: &Registered) -> Kind {
     }
 }
 
-/// gVisor on KVM hangs where virtual machines are nested, so it is never chosen unasked.
+/// gVisor on KVM hangs in nested virtual machines, so it is never chosen by default.
 fn needs_kvm(registered: &Registered) -> bool {
     let args = registered.args.join(" ");
     kind(registered) == Kind::Gvisor
         && (args.contains("platform=kvm") || args.contains("platform kvm"))
+}
+
+/// Whether gVisor ended before it ran anything, which it does now and then on a machine that is very busy.
+pub(crate) fn died_at_its_start(error: &Error) -> bool {
+    error
+        .to_string()
+        .contains("waiting for sandbox to start: EOF")
 }
 
 #[cfg(test)]
@@ -142,29 +155,37 @@ mod tests {
         }
     }
 
-    fn chosen(facts: &Facts, asked: Option<&str>) -> String {
-        Runtime::choose(facts, asked).expect("a runtime").name
+    fn ranked(facts: &Facts) -> Vec<String> {
+        let ranked = Runtime::ranked(facts).into_iter();
+        ranked.map(|runtime| runtime.name).collect()
+    }
+
+    fn named(facts: &Facts, name: &str) -> String {
+        Runtime::named(facts, name).expect("a runtime").name
     }
 
     #[test]
-    fn the_strongest_is_chosen_unasked() {
+    fn the_strongest_comes_first() {
         let runc = ("runc", "runc", &[] as &[&str]);
+        let crun = ("crun", "crun", &[] as &[&str]);
         let runsc = ("runsc", "/usr/bin/runsc", &["--network=none"] as &[&str]);
         let kata = ("kata-runtime", "/opt/kata/bin/kata-runtime", &[] as &[&str]);
-        for asked in [None, Some("auto")] {
-            assert_eq!(chosen(&facts(&[runc]), asked), "runc");
-            assert_eq!(chosen(&facts(&[runc, runsc]), asked), "runsc");
-            assert_eq!(chosen(&facts(&[runc, runsc, kata]), asked), "kata-runtime");
-        }
-        assert_eq!(chosen(&facts(&[]), None), "runc");
+        assert_eq!(ranked(&facts(&[crun, runc])), ["runc"]);
+        assert_eq!(ranked(&facts(&[runc, runsc])), ["runsc", "runc"]);
+        assert_eq!(
+            ranked(&facts(&[crun, runsc, kata])),
+            ["kata-runtime", "runsc", "crun"]
+        );
+        assert_eq!(ranked(&facts(&[])), ["runc"]);
+        assert_eq!(ranked(&facts(&[kata])), ["kata-runtime"]);
     }
 
     #[test]
     fn kvm_is_only_used_when_asked_for() {
         let kvm = ("gv", "/usr/bin/runsc", &["--platform=kvm"] as &[&str]);
         let facts = facts(&[("runc", "runc", &[]), kvm]);
-        assert_eq!(chosen(&facts, None), "runc");
-        assert_eq!(chosen(&facts, Some("gv")), "gv");
+        assert_eq!(ranked(&facts), ["runc"]);
+        assert_eq!(named(&facts, "gv"), "gv");
     }
 
     #[test]
@@ -173,15 +194,15 @@ mod tests {
             ("runc", "runc", &[]),
             ("runsc", "runsc", &["--ignore-cgroups"]),
         ]);
-        assert_eq!(chosen(&facts, Some("runc")), "runc");
-        assert_eq!(chosen(&facts, Some("gvisor")), "runsc");
+        assert_eq!(named(&facts, "runc"), "runc");
+        assert_eq!(named(&facts, "gvisor"), "runsc");
         assert!(
-            Runtime::choose(&facts, Some("gvisor"))
+            Runtime::named(&facts, "gvisor")
                 .expect("gVisor")
                 .without_cgroups
         );
         for missing in ["kata", "crun", "nothing"] {
-            let error = Runtime::choose(&facts, Some(missing)).expect_err(missing);
+            let error = Runtime::named(&facts, missing).expect_err(missing);
             assert_eq!(error.code(), "engine.runtime");
             assert!(
                 error

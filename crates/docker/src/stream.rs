@@ -1,4 +1,4 @@
-//! The streams of a container as one stream to its guest.
+//! The standard streams of a container as one stream to its guest.
 
 use std::io;
 use std::pin::Pin;
@@ -11,21 +11,21 @@ use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// How much of what a container says beside the protocol is kept.
+/// How many bytes of stderr are kept.
 const KEPT: usize = 4096;
 
-/// What a runtime or a guest says when it can't go on.
+/// The end of stderr: why a runtime or a guest could not start.
 #[derive(Clone, Debug, Default)]
-pub struct LastWords(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct StderrTail(Arc<Mutex<Vec<u8>>>);
 
-impl LastWords {
+impl StderrTail {
     fn add(&self, bytes: &[u8]) {
         let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = KEPT - words.len();
         words.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&words).trim().to_owned()
     }
@@ -34,14 +34,14 @@ impl LastWords {
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Trouble>> + Send>>;
 
 /// Standard output of a container.
-pub struct FromGuest {
+pub(crate) struct GuestOutput {
     output: Output,
     waiting: Bytes,
-    words: LastWords,
+    words: StderrTail,
 }
 
-impl FromGuest {
-    pub fn new(output: Output, words: LastWords) -> Self {
+impl GuestOutput {
+    pub(crate) fn new(output: Output, words: StderrTail) -> Self {
         Self {
             output,
             waiting: Bytes::new(),
@@ -50,7 +50,7 @@ impl FromGuest {
     }
 }
 
-impl AsyncRead for FromGuest {
+impl AsyncRead for GuestOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -61,9 +61,7 @@ impl AsyncRead for FromGuest {
                 Some(Ok(LogOutput::StdOut { message })) => self.waiting = message,
                 Some(Ok(LogOutput::StdErr { message })) => self.words.add(&message),
                 Some(Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. })) => {
-                    return Poll::Ready(Err(io::Error::other(
-                        "the engine's stream is out of step",
-                    )));
+                    return Poll::Ready(Err(io::Error::other("the engine's stream is corrupted")));
                 }
                 Some(Err(trouble)) => return Poll::Ready(Err(io::Error::other(trouble))),
                 None => return Poll::Ready(Ok(())),
@@ -82,9 +80,9 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     fn read(parts: Vec<Result<LogOutput, Trouble>>) -> (io::Result<Vec<u8>>, String) {
-        let words = LastWords::default();
+        let words = StderrTail::default();
         let output = Box::pin(futures_util::stream::iter(parts));
-        let mut stream = FromGuest::new(output, words.clone());
+        let mut stream = GuestOutput::new(output, words.clone());
         let mut all = Vec::new();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

@@ -1,4 +1,4 @@
-//! Removing what dead owners left in the engine.
+//! Removes what dead owners have left in the engine.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,9 +12,9 @@ use brig_sandbox::Result;
 use crate::apparmor::{self, Kernel};
 use crate::derived;
 use crate::engine::Engine;
-use crate::owner::{Fate, LABEL, Owner};
+use crate::owner::{ContainerOwner, LABEL, OwnerState};
 
-/// Images of other builds of Brig stay for a while: those may be in use side by side.
+/// Images of other builds of Brig are kept for a while, because several builds may be in use.
 const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 async fn list(engine: &Engine) -> Result<Vec<ContainerSummary>> {
@@ -30,35 +30,38 @@ async fn list(engine: &Engine) -> Result<Vec<ContainerSummary>> {
     engine.ask("list containers", all).await
 }
 
-pub async fn containers(engine: &Engine) -> Result<usize> {
+pub(crate) async fn containers(engine: &Engine) -> Result<usize> {
     let all = list(engine).await?;
-    let own = Owner::of_process();
+    let own = ContainerOwner::of_process();
     let mut removed = 0;
     for container in all {
-        let owner = container.labels.as_ref().and_then(Owner::from_labels);
+        let owner = container
+            .labels
+            .as_ref()
+            .and_then(ContainerOwner::from_labels);
         let (Some(id), Some(owner)) = (container.id, owner) else {
             continue;
         };
         let ended = matches!(container.state, Some(State::EXITED | State::DEAD));
-        if is_orphan(owner.fate(&own), engine.is_local(), ended) && engine.remove(&id).await? {
+        if is_orphan(owner.state(&own), engine.is_local(), ended) && engine.remove(&id).await? {
             removed += 1;
         }
     }
     Ok(removed)
 }
 
-/// Machines that were copied have the same id. They share no engine on this machine, but may share
-/// one elsewhere: there only a container that has ended is beyond doubt.
-fn is_orphan(fate: Fate, local: bool, ended: bool) -> bool {
+/// Cloned machines have the same id, and may share a remote engine. There only an exited container is
+/// certain to have no owner.
+fn is_orphan(fate: OwnerState, local: bool, ended: bool) -> bool {
     match fate {
-        Fate::Dead => true,
-        Fate::EarlierBoot => local || ended,
-        Fate::Alive | Fate::Unknown => false,
+        OwnerState::Dead => true,
+        OwnerState::EarlierBoot => local || ended,
+        OwnerState::Alive | OwnerState::Unknown => false,
     }
 }
 
-/// AppArmor profiles that no container is under.
-pub async fn profiles(engine: &Engine, kernel: &Kernel) -> Result<()> {
+/// AppArmor profiles that no container uses.
+pub(crate) async fn profiles(engine: &Engine, kernel: &Kernel) -> Result<()> {
     let all = list(engine).await?;
     let is_used = |name: &str| {
         let mut labels = all.iter().filter_map(|one| one.labels.as_ref());
@@ -67,8 +70,8 @@ pub async fn profiles(engine: &Engine, kernel: &Kernel) -> Result<()> {
     kernel.sweep(is_used).await.map(drop)
 }
 
-/// Derived images that no build of Brig here asks for any more. One in use is left alone.
-pub async fn images(engine: &Engine) -> Result<()> {
+/// Derived images of other builds of Brig. One in use is kept.
+pub(crate) async fn images(engine: &Engine) -> Result<()> {
     let filters = HashMap::from([("label", vec![derived::LABEL])]);
     let options = ListImagesOptionsBuilder::new().filters(&filters).build();
     let all = engine
@@ -85,7 +88,7 @@ pub async fn images(engine: &Engine) -> Result<()> {
         let untagged = image.repo_tags.iter().all(|tag| tag.starts_with("<none>"));
         if untagged || (!current && age > KEEP.as_secs()) {
             let options = RemoveImageOptionsBuilder::new().build();
-            // The engine refuses while it is in use.
+            // The engine refuses to remove an image in use.
             let _ = engine
                 .ask(
                     "remove an image",
@@ -104,10 +107,13 @@ mod tests {
     #[test]
     fn nothing_of_a_living_or_unknown_owner_is_removed() {
         for (local, ended) in [(true, true), (true, false), (false, true), (false, false)] {
-            assert!(!is_orphan(Fate::Alive, local, ended));
-            assert!(!is_orphan(Fate::Unknown, local, ended));
-            assert!(is_orphan(Fate::Dead, local, ended));
-            assert_eq!(is_orphan(Fate::EarlierBoot, local, ended), local || ended);
+            assert!(!is_orphan(OwnerState::Alive, local, ended));
+            assert!(!is_orphan(OwnerState::Unknown, local, ended));
+            assert!(is_orphan(OwnerState::Dead, local, ended));
+            assert_eq!(
+                is_orphan(OwnerState::EarlierBoot, local, ended),
+                local || ended
+            );
         }
     }
 }

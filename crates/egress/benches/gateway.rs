@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use brig_egress::{
-    Closed, Decided, Dial, Entry, Gateway, Host, Layer, LayerKind, Limits, Name, Protocol, Record,
-    Resolve, Rule, RuleSet,
+    Closed, Decided, Dial, Gateway, Host, Layer, LayerKind, Limits, ListenerKind, Name, Protocol,
+    Record, Resolve, Rule, RuleSet,
 };
 use rustix::pipe::SpliceFlags;
 
@@ -232,20 +232,19 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let layer = Layer::new(LayerKind::Run).allow([rule("a.example:7")]);
+    let layer = Layer::new(LayerKind::Run).allow([rule("a.example:7/tcp")]);
     let gateway = Gateway::builder(RuleSet::new(vec![layer]), Nowhere)
         .resolve(Loopback(server.1))
         .dial(Loopback(server.1))
         .limits(Limits::default())
         .build();
-    let proxy = runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port");
-        let address = listener.local_addr().expect("an address");
-        tokio::spawn(async move { gateway.serve(listener, Entry::Proxy).await });
-        address
-    });
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let proxy = listener.local_addr().expect("an address");
+    let _acceptor = {
+        let _runtime = runtime.enter();
+        let listeners = vec![(listener.into(), ListenerKind::Proxy)];
+        gateway.accept(listeners).expect("an acceptor")
+    };
 
     let rounds = 4000;
     latency(500, || tunnel(proxy));
@@ -310,6 +309,6 @@ fn decisions() {
     assert_eq!(allowed, rounds / 5 * 3);
     println!(
         "one decision with 10,000 rules: {:?}",
-        began.elapsed() / rounds as u32
+        began.elapsed() / u32::try_from(rounds).expect("few rounds")
     );
 }

@@ -9,18 +9,19 @@
 //!   check    every address: private and the like need a rule that names them
 //!   record   the decision; what can't be recorded is refused
 //!   dial     an address that was checked
-//!   inspect  the TLS name, and the host of every plain HTTP request
+//!   inspect  the name in every TLS hello, and the host of every plain HTTP request; what is neither
+//!            needs a rule that says `/tcp`
 //! ```
 //!
-//! - [`RuleSet`] holds [`Layer`]s and gives a [`Decision`]. Pure.
+//! - [`RuleSet`] contains [`Layer`]s and makes a [`Decision`]. Pure.
 //! - [`Rules`] is a rule set that may change while connections are open.
-//! - [`Gateway`] serves connections: [`Gateway::serve`] for a listener, [`Gateway::connection`] for
-//!   a stream that somebody else accepted, [`Gateway::serve_udp`] and [`Gateway::answer_dns`] for
-//!   DNS.
+//! - [`Gateway`] serves connections: [`Gateway::accept`] on listeners, [`Gateway::connection`] on a
+//!   stream that was accepted elsewhere. [`DnsSocket`] and [`Gateway::answer_dns`] serve DNS.
 //! - [`Resolve`], [`Dial`] and [`Record`] are what the gateway needs from outside.
 //!
-//! Dropping the future of `serve` closes its connections: a gateway that is gone is a sandbox
-//! without a network.
+//! Dropping an [`Acceptor`] closes its connections: without the gateway, a sandbox has no network.
+
+#![warn(missing_docs)]
 
 mod decision;
 mod gateway;
@@ -31,14 +32,16 @@ mod rules;
 
 pub use brig_hosts::{Class, Host, HostError, Name, Pattern, Ports, Rule, Warning};
 pub use decision::{Decision, Protocol, Reason};
-pub use gateway::{Builder, Entry, Gateway, Pool};
+pub use gateway::{
+    Acceptor, Builder, DROPPED, DnsSocket, Gateway, ListenerKind, NO_IPV6, NO_UDP, Pool,
+};
 pub use limits::Limits;
-pub use net::{Dial, Resolve, System};
+pub use net::{Dial, Resolve, System, listed_addresses};
 pub use record::{Closed, Decided, Record};
 pub use rules::{Layer, LayerKind, RuleSet, Rules};
 
 /// Parsers of bytes from inside the sandbox, for fuzzing. No part of the API.
 #[doc(hidden)]
 pub mod parse {
-    pub use crate::gateway::{FirstBytes, first_bytes, socks_request, tls_name};
+    pub use crate::gateway::{ClientHello, FirstBytes, first_bytes, socks_request, tls_hello};
 }

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-/// What one gateway spends on one sandbox. Everything has an end.
+/// Limits of one gateway.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections. One more is closed at once.
     pub connections: usize,
-    /// For a client to say what it wants: a request's head, a SOCKS request, a TLS hello.
+    /// For a client to send its request: an HTTP header, a SOCKS request, a ClientHello.
     pub asking: Duration,
     /// For the lookup of a name.
     pub resolve: Duration,
@@ -13,11 +13,11 @@ pub struct Limits {
     pub dial: Duration,
     /// Without a byte in either direction.
     pub idle: Duration,
-    /// Of one connection.
+    /// The longest duration of one connection.
     pub lifetime: Duration,
-    /// The head of a request, in bytes.
+    /// The header of a request, in bytes.
     pub head: usize,
-    /// The first message of TLS, in bytes.
+    /// A ClientHello, in bytes.
     pub hello: usize,
     /// Names that DNS remembers at once.
     pub names: usize,

@@ -1,4 +1,4 @@
-//! What the gateway needs from the host: names looked up, addresses dialled.
+//! What the gateway needs from the host: a resolver, and connections.
 
 use std::fs;
 use std::io;
@@ -10,20 +10,23 @@ use brig_hosts::Name;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-/// Looks names up. Asked only for names that were allowed.
+/// Resolves names. Called only for allowed names.
 #[async_trait]
 pub trait Resolve: Send + Sync + 'static {
+    /// All addresses of the name, of either family. The gateway checks each of them before it dials. An error or
+    /// an empty list ends the request with [`Reason::Unresolved`](crate::Reason::Unresolved).
     async fn resolve(&self, name: &Name) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Opens connections. Asked only for addresses that were checked.
+/// Opens connections. Called only for checked addresses.
 #[async_trait]
 pub trait Dial: Send + Sync + 'static {
+    /// Connects to exactly this address. After an error the gateway tries the next address of the name.
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream>;
 }
 
-/// Lookups at a time. Each holds a thread, also when nobody waits for it any more, and the owner
-/// has other uses for threads.
+/// Concurrent lookups. Each blocks a thread, even after it was cancelled, and the owner needs threads for other
+/// work.
 const LOOKUPS: usize = 32;
 
 const HOSTS: &str = "/etc/hosts";
@@ -53,8 +56,7 @@ impl Resolve for System {
             if !listed.is_empty() {
                 return Ok(listed);
             }
-            // With its last dot it is the name that was allowed, and not one below a domain that
-            // this machine searches.
+            // With a trailing dot, so that the resolver does not append a search domain of this machine.
             let found = (format!("{name}."), 0).to_socket_addrs()?;
             Ok(found.map(|address| address.ip()).collect())
         };
@@ -62,8 +64,16 @@ impl Resolve for System {
     }
 }
 
-/// The addresses that the file gives a name. The system's resolver would not find them by a name
-/// with a dot at its end.
+/// The addresses of a name in this machine's hosts file. Nothing is sent.
+pub fn listed_addresses(name: &Name) -> Vec<IpAddr> {
+    in_hosts(
+        &fs::read_to_string(HOSTS).unwrap_or_default(),
+        name.as_str(),
+    )
+}
+
+/// The addresses of a name in the hosts file. The system's resolver would not find them for a name with a
+/// trailing dot.
 fn in_hosts(file: &str, name: &str) -> Vec<IpAddr> {
     let lines = file.lines().filter_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();

@@ -1,4 +1,4 @@
-//! What becomes of every decision.
+//! Recording of decisions.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Reason};
 
-/// Takes note of what was decided. Called from many tasks; must not wait long.
+/// Records decisions. Called from many tasks, so it must not block for long.
 pub trait Record: Send + Sync + 'static {
     /// Before anything is sent out. An error turns the decision into a denial.
     fn decided(&self, event: &Decided) -> io::Result<()>;
@@ -21,11 +21,14 @@ pub trait Record: Send + Sync + 'static {
 pub struct Decided {
     /// Counts up within a gateway.
     pub id: u64,
+    /// What was decided, with the rule and the reason.
     pub decision: Decision,
     /// The address that will be dialled.
     pub address: Option<IpAddr>,
-    /// The execution that was running, as far as the owner said.
+    /// The execution that was running, if it is known.
     pub execution: Option<Arc<str>>,
+    /// How many equal decisions this stands for.
+    pub count: u64,
 }
 
 /// What was allowed has ended.
@@ -33,14 +36,18 @@ pub struct Decided {
 pub struct Closed {
     /// That of the decision.
     pub id: u64,
+    /// The decision that allowed it.
     pub decision: Decision,
+    /// The address that was dialled, successfully or not. `None` if the name could not be resolved.
     pub address: Option<IpAddr>,
+    /// The execution that was running when it was allowed, if it is known.
     pub execution: Option<Arc<str>>,
     /// Bytes out of the sandbox.
     pub sent: u64,
     /// Bytes into the sandbox.
     pub received: u64,
+    /// From the record of the decision to the end.
     pub duration: Duration,
-    /// Why it ended, unless one side was done.
+    /// Why it ended, unless one side closed it.
     pub end: Option<Reason>,
 }

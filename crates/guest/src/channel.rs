@@ -1,29 +1,31 @@
-//! The stream to the outside: frames in, frames out, never blocking the loop.
+//! The stream to the owner. Reads and writes never block the main loop.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, ToGuest, WINDOW};
+use brig_wire::{Decoder, Frame, FromGuest, Kind, MAX_DATA, Seal, SealKey, ToGuest, WINDOW};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::Failure;
 
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     input: OwnedFd,
     output: OwnedFd,
     decoder: Decoder,
     outgoing: Vec<u8>,
     sent: usize,
-    /// What the other side takes at the moment, per channel that we send on.
+    /// How much the owner accepts now, per channel.
     credit: BTreeMap<u32, u32>,
+    /// Only in a container.
+    seal: Option<Seal>,
 }
 
 impl Channel {
     /// Over one descriptor, or one for each direction.
-    pub fn new(input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Self> {
         let output = match output {
             Some(output) => output,
             None => rustix::io::fcntl_dupfd_cloexec(&input, 3)?,
@@ -37,90 +39,97 @@ impl Channel {
             outgoing: Vec::new(),
             sent: 0,
             credit: BTreeMap::new(),
+            seal: None,
         })
     }
 
-    pub fn input(&self) -> BorrowedFd<'_> {
+    pub(crate) fn input(&self) -> BorrowedFd<'_> {
         self.input.as_fd()
     }
 
-    pub fn output(&self) -> BorrowedFd<'_> {
+    pub(crate) fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
     }
 
-    pub fn has_outgoing(&self) -> bool {
+    pub(crate) fn has_outgoing(&self) -> bool {
         self.sent < self.outgoing.len()
     }
 
     /// Bytes that wait to be sent.
-    pub fn backlog(&self) -> usize {
+    pub(crate) fn backlog(&self) -> usize {
         self.outgoing.len() - self.sent
     }
 
-    pub fn send(&mut self, message: &FromGuest) {
-        // Messages of ours that would be too long are bounded where they are built.
+    /// From now on everything that is sent has a mark.
+    pub(crate) fn seal(&mut self, key: SealKey) {
+        self.seal = Some(Seal::new(key));
+    }
+
+    fn push(&mut self, kind: Kind, channel: u32, payload: &[u8]) {
+        let seal = self.seal.as_mut();
+        brig_wire::encode_sealed(&mut self.outgoing, seal, kind, channel, payload);
+    }
+
+    pub(crate) fn send(&mut self, message: &FromGuest) {
+        // Can't fail: messages are bounded where they are built.
         if let Ok(bytes) = brig_wire::to_bytes(message) {
-            brig_wire::encode_into(&mut self.outgoing, Kind::Control, 0, &bytes);
+            self.push(Kind::Control, 0, &bytes);
         }
     }
 
     /// A file request could not be served.
-    pub fn send_failure(&mut self, id: u32, failure: Failure) {
+    pub(crate) fn send_failure(&mut self, id: u32, failure: Failure) {
         let errno = failure.errno();
         let step = failure.step;
         self.send(&FromGuest::Failed { id, step, errno });
     }
 
-    /// Bytes for a channel; the caller has asked [`Channel::room`] before.
-    pub fn send_data(&mut self, channel: u32, bytes: &[u8]) {
-        let credit = self.credit.entry(channel).or_insert(WINDOW);
+    /// Sends bytes, no more than [`Channel::room`].
+    pub(crate) fn send_data(&mut self, channel: u32, bytes: &[u8]) {
         for piece in bytes.chunks(MAX_DATA) {
-            brig_wire::encode_into(&mut self.outgoing, Kind::Data, channel, piece);
+            self.push(Kind::Data, channel, piece);
+            let credit = self.credit.entry(channel).or_insert(WINDOW);
             *credit = credit.saturating_sub(brig_wire::cost(piece.len()));
         }
     }
 
-    pub fn send_end(&mut self, channel: u32) {
-        brig_wire::encode_into(&mut self.outgoing, Kind::End, channel, &[]);
+    pub(crate) fn send_end(&mut self, channel: u32) {
+        self.push(Kind::End, channel, &[]);
         self.forget(channel);
     }
 
     /// Nothing more will be sent on a channel.
-    pub fn forget(&mut self, channel: u32) {
+    pub(crate) fn forget(&mut self, channel: u32) {
         self.credit.remove(&channel);
     }
 
-    pub fn grant(&mut self, channel: u32, amount: u32) {
-        brig_wire::encode_into(
-            &mut self.outgoing,
-            Kind::Credit,
-            channel,
-            &amount.to_le_bytes(),
-        );
+    pub(crate) fn grant(&mut self, channel: u32, amount: usize) {
+        let amount = u32::try_from(amount).unwrap_or(u32::MAX);
+        self.push(Kind::Credit, channel, &amount.to_le_bytes());
     }
 
     /// How many bytes may be sent on a channel now.
-    pub fn room(&self, channel: u32) -> usize {
+    pub(crate) fn room(&self, channel: u32) -> usize {
         match self.credit.get(&channel).copied().unwrap_or(WINDOW) {
             credit if credit < brig_wire::cost(1) => 0,
             credit => credit as usize,
         }
     }
 
-    pub fn credited(&mut self, channel: u32, amount: u32) {
-        // What comes after the end of a channel is for nobody.
+    pub(crate) fn credited(&mut self, channel: u32, amount: u32) {
+        // Credit that arrives after the end of a channel is of no use.
         if let Some(credit) = self.credit.get_mut(&channel) {
             *credit = credit.saturating_add(amount);
         }
     }
 
-    /// Writes what the socket takes.
-    pub fn flush(&mut self) -> io::Result<()> {
+    /// Writes as much as the socket accepts.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.has_outgoing() {
             match rustix::io::write(&self.output, &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => {
-                    // With a slow reader it may never be empty: what was sent must not pile up.
+                    // With a slow reader the buffer may never be empty. Sent bytes must not pile up.
                     if self.sent > MAX_DATA {
                         self.outgoing.drain(..self.sent);
                         self.sent = 0;
@@ -137,7 +146,7 @@ impl Channel {
         Ok(())
     }
 
-    pub fn flush_blocking(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_blocking(&mut self) -> io::Result<()> {
         while self.has_outgoing() {
             self.flush()?;
             wait(&self.output, PollFlags::OUT)?;
@@ -145,8 +154,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Reads what is there into the decoder. `false`: the other side is gone.
-    pub fn fill(&mut self) -> io::Result<bool> {
+    /// Reads what is available into the decoder. `false`: the owner is gone.
+    pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 32 * 1024];
         match rustix::io::read(&self.input, &mut buffer) {
             Ok(0) => Ok(false),
@@ -159,11 +168,11 @@ impl Channel {
         }
     }
 
-    pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
+    pub(crate) fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         self.decoder.next_frame().map_err(io::Error::other)
     }
 
-    pub fn receive_blocking(&mut self) -> io::Result<Option<ToGuest>> {
+    pub(crate) fn receive_blocking(&mut self) -> io::Result<Option<ToGuest>> {
         loop {
             if let Some(frame) = self.next_frame()? {
                 return match frame.kind {

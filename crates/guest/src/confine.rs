@@ -1,32 +1,34 @@
-//! What a program is held by, beside its namespaces. Applied to a process that is about to become
-//! the program.
+//! Confinement of a program, in addition to its namespaces. Applied to the process that is about to
+//! execute it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use brig_wire::Confine;
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::{Failure, Step};
 
-/// What the guest keeps: new namespaces and mounts for executions, and giving capabilities up.
-pub const GUEST_CAPABILITIES: CapabilitySet =
+/// What the guest keeps: to create namespaces and mounts for executions, and to drop capabilities.
+pub(crate) const GUEST_CAPABILITIES: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// Gives up all capabilities but these, for this process and what it executes.
-pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+/// Drops all capabilities but these, for this process and what it executes.
+pub(crate) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     for bit in 0..64 {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         if kept.contains(one) {
             continue;
         }
-        match rustix::thread::remove_capability_from_bounding_set(one) {
-            Ok(()) => {}
-            // The first number that this kernel does not know.
+        // Asked first: in a keeper most are gone already, and each removal copies the credentials.
+        match rustix::thread::capability_is_in_bounding_set(one) {
+            Ok(true) => rustix::thread::remove_capability_from_bounding_set(one)?,
+            Ok(false) => {}
+            // The first capability that this kernel does not know.
             Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }
@@ -41,13 +43,13 @@ pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// No capability, no way to gain one.
-pub fn drop_privileges() -> Result<(), Failure> {
+/// No capabilities, and no way to gain one.
+pub(crate) fn drop_privileges() -> Result<(), Failure> {
     keep_capabilities(CapabilitySet::empty()).step("drop capabilities")?;
     rustix::thread::set_no_new_privs(true).step("set no_new_privs")
 }
 
-pub fn rlimits(confine: &Confine) -> Result<(), Failure> {
+pub(crate) fn rlimits(confine: &Confine) -> Result<(), Failure> {
     for limit in &confine.rlimits {
         brig_linux::process::set_rlimit(limit.resource, limit.value)
             .step(format!("set resource limit {}", limit.resource))?;
@@ -55,8 +57,8 @@ pub fn rlimits(confine: &Confine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writing only where the plan says so; no signals or sockets beyond the sandbox.
-pub fn landlock(confine: &Confine) -> Result<(), Failure> {
+/// Programs can write only where the plan allows it, and can't signal or connect to processes outside.
+pub(crate) fn landlock(confine: &Confine) -> Result<(), Failure> {
     if confine.landlock == 0 {
         return Ok(());
     }
@@ -71,12 +73,12 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
     let mut handled = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)?;
-    // Kernels before 6.12 know none, and asking for none is an error.
+    // Kernels before 6.12 have no scopes, and an empty set is an error.
     let scopes = Scope::from_all(abi);
     if !scopes.is_empty() {
         handled = handled.scope(scopes)?;
     }
-    // With a list of what may be executed, nothing else may be: least of all what was written here.
+    // With a list of executables, writable directories must not be executable either.
     let (read, all) = match confine.executable {
         Some(_) => (
             AccessFs::from_read(abi) & !AccessFs::Execute,
@@ -93,14 +95,14 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
         }
     }
     for path in &confine.writable {
-        // What is not there can't be written to.
+        // What does not exist can't be written.
         let Ok(fd) = PathFd::new(path) else {
             continue;
         };
         let folder = rustix::fs::fstat(&fd)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
         let access = if folder {
-            all
+            all & !forbidden(confine, path)
         } else {
             AccessFs::from_file(abi) & all
         };
@@ -110,8 +112,19 @@ fn restrict(confine: &Confine) -> Result<(), Box<dyn std::error::Error + Send + 
     Ok(())
 }
 
-/// Asks outside about what the filter names. Whoever holds what is returned, decides.
-pub fn notify(confine: &Confine) -> Result<Option<OwnedFd>, Failure> {
+/// What must not be created in a directory or in a mount below it: in host directories no sockets,
+/// because host programs would take them for their own.
+fn forbidden(confine: &Confine, folder: &str) -> BitFlags<AccessFs> {
+    let mut host = confine.host_directories.iter().filter(|host| host.writable);
+    if host.any(|host| std::path::Path::new(&host.path).starts_with(folder)) {
+        AccessFs::MakeSock.into()
+    } else {
+        BitFlags::empty()
+    }
+}
+
+/// Installs the filter that notifies. The holder of the returned listener answers.
+pub(crate) fn notify(confine: &Confine) -> Result<Option<OwnedFd>, Failure> {
     if confine.notify.is_empty() {
         return Ok(None);
     }
@@ -119,8 +132,8 @@ pub fn notify(confine: &Confine) -> Result<Option<OwnedFd>, Failure> {
     listener.map(Some).step("install the filter that asks")
 }
 
-/// The last step: after it, only what the profile allows.
-pub fn seccomp(confine: &Confine) -> Result<(), Failure> {
+/// From here on, only the system calls of the profile are allowed.
+pub(crate) fn seccomp(confine: &Confine) -> Result<(), Failure> {
     if confine.seccomp.is_empty() {
         return Ok(());
     }

@@ -1,9 +1,9 @@
-//! One execution: a keeper, process 1 of a namespace of its own, and the program under it. When
-//! the keeper ends, the kernel ends everything that is left in that namespace. What does not
-//! depend on the program is done before it is known, so that one keeper can wait in reserve.
+//! A keeper is PID 1 of an execution's own namespace and the parent of its program. When the keeper
+//! exits, the kernel kills everything that is left in that namespace. What does not depend on the
+//! program is done in advance, so that one keeper can wait in reserve.
 //!
-//! In a container there are no namespaces to be had: there a keeper adopts what its program leaves
-//! behind, and the guest ends it ([`crate::trees`]).
+//! In a container, the guest can't create namespaces. There a keeper is a child subreaper: it adopts
+//! the orphans of its program, and the guest kills them ([`crate::process_tree`]).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,139 +12,97 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use brig_linux::clone::{self, Fork};
 use brig_linux::process;
-use brig_wire::{Confine, Hello, Place, Spawn};
+use brig_wire::{Confine, Hello, RootSource, Spawn};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::DumpableBehavior;
 
+use crate::connectors::ListenerHandoff;
+use crate::keeper_report::{Ended, KeeperReport};
+use crate::pipe_key::PipeKey;
 use crate::{Failure, Step, confine, exit, proc};
 
-/// The ends of the pipes (or the terminal) that the program gets.
+/// The program's ends of its pipes or terminal.
 #[derive(Debug)]
-pub struct Stdio {
+pub(crate) struct Stdio {
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
-/// What is said over the status pipe, once per execution.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Report {
-    /// The program ended by itself.
-    Ended(Ended),
-    /// The program was never started.
-    Failed { step: String, errno: i32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// As of `waitpid`.
-    pub status: i32,
-    /// Nothing else is left in the namespace, so there is no need to wait for its end.
-    pub alone: bool,
-    pub cpu_microseconds: u64,
-    pub peak_memory_bytes: u64,
-}
-
-impl Report {
-    fn encode(&self) -> Vec<u8> {
-        match self {
-            Report::Ended(ended) => [
-                &[b'X'][..],
-                &ended.status.to_le_bytes(),
-                &[u8::from(ended.alone)],
-                &ended.cpu_microseconds.to_le_bytes(),
-                &ended.peak_memory_bytes.to_le_bytes(),
-            ]
-            .concat(),
-            // The keeper then reports the end of the child that failed, and both may be read at
-            // once: mark where this one ends.
-            Report::Failed { step, errno } => {
-                [&[b'E'][..], &errno.to_le_bytes(), step.as_bytes(), &[0]].concat()
-            }
-        }
-    }
-
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (tag, rest) = bytes.split_first()?;
-        let (number, rest) = rest.split_first_chunk::<4>()?;
-        let number = i32::from_le_bytes(*number);
-        match tag {
-            b'X' => {
-                let (alone, rest) = rest.split_first()?;
-                let (cpu, rest) = rest.split_first_chunk::<8>()?;
-                let (peak, _) = rest.split_first_chunk::<8>()?;
-                Some(Report::Ended(Ended {
-                    status: number,
-                    alone: *alone == 1,
-                    cpu_microseconds: u64::from_le_bytes(*cpu),
-                    peak_memory_bytes: u64::from_le_bytes(*peak),
-                }))
-            }
-            b'E' => {
-                let step = rest.split(|byte| *byte == 0).next().unwrap_or_default();
-                Some(Report::Failed {
-                    step: String::from_utf8_lossy(step).into_owned(),
-                    errno: number,
-                })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A keeper that has everything ready and waits to be told its program.
+/// A keeper that is prepared and waits for its program.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     pub pid: u32,
-    /// Where it has a namespace of its own. Elsewhere, the end of `status` is its end.
+    /// Only with a namespace of its own. Otherwise, the end of `status` is its end.
     pub pidfd: Option<OwnedFd>,
-    /// Where it says how its program fared.
-    pub status: OwnedFd,
-    orders: OwnedFd,
+    pub status: StatusPipe,
+    /// The pipe that the program is sent over.
+    spawn: OwnedFd,
+    spawn_key: PipeKey,
+}
+
+/// The pipe for a keeper's report.
+#[derive(Debug)]
+pub(crate) struct StatusPipe {
+    pub pipe: OwnedFd,
+    pub key: PipeKey,
 }
 
 impl Keeper {
-    /// With a filter that asks outside, whoever is to be asked is handed out over `handoff`.
-    pub fn start(hello: &Hello, stdio: Stdio, handoff: Option<&OwnedFd>) -> io::Result<Self> {
+    /// If a filter notifies, its listener is sent over `handoff`.
+    pub(crate) fn start(
+        hello: &Hello,
+        stdio: Stdio,
+        handoff: ListenerHandoff<'_>,
+    ) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-        let ((status, status_inside), (orders_inside, orders)) = (pipe()?, pipe()?);
-        let forked = match &hello.place {
-            Place::Own(_) => match clone::fork(clone::EXECUTION_NAMESPACES)? {
+        let (spawn_key, key) = (PipeKey::new()?, PipeKey::new()?);
+        let ((status, status_inside), (spawn_inside, spawn)) = (pipe()?, pipe()?);
+        // Where a program can open it, it can also take out what the guest was told is there.
+        rustix::io::ioctl_fionbio(&status, true)?;
+        let forked = match &hello.root {
+            RootSource::Setup(_) => match clone::fork(clone::EXECUTION_NAMESPACES)? {
                 Fork::Parent { pid, pidfd } => Some((pid, Some(pidfd))),
                 Fork::Child => None,
             },
-            Place::Container(_) => clone::fork_filtered()?.map(|pid| (pid, None)),
+            RootSource::Container(_) => clone::fork_filtered()?.map(|pid| (pid, None)),
         };
         match forked {
             Some((pid, pidfd)) => Ok(Self {
                 pid,
                 pidfd,
-                status,
-                orders,
+                status: StatusPipe { pipe: status, key },
+                spawn,
+                spawn_key,
             }),
-            None => keep(hello, &stdio, orders_inside, status_inside, handoff),
+            None => {
+                let pipe = status_inside;
+                let status = StatusPipe { pipe, key };
+                run_keeper(hello, &stdio, (spawn_inside, spawn_key), status, handoff)
+            }
         }
     }
 
-    /// Whether it can still be told anything.
-    pub fn is_alive(&self) -> bool {
-        let end = self.pidfd.as_ref().unwrap_or(&self.status);
+    /// Whether it can still be used.
+    pub(crate) fn is_alive(&self) -> bool {
+        let end = self.pidfd.as_ref().unwrap_or(&self.status.pipe);
         let mut ended = [PollFd::new(end, PollFlags::IN)];
         matches!(rustix::event::poll(&mut ended, Some(&NOW)), Ok(0))
     }
 
-    /// Tells it what to run. Blocks until it has heard: it does nothing but listen.
-    pub fn order(self, spawn: &Spawn) -> io::Result<(u32, Option<OwnedFd>, OwnedFd)> {
+    /// Sends it the program to run. Blocks, but not for long: the keeper does nothing but read.
+    pub(crate) fn run(self, spawn: &Spawn) -> io::Result<(u32, Option<OwnedFd>, StatusPipe)> {
         let bytes = brig_wire::to_bytes(spawn).map_err(io::Error::other)?;
-        let mut orders = File::from(self.orders);
+        let bytes = self.spawn_key.marked(bytes);
+        let mut pipe = File::from(self.spawn);
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        // One that has failed or was killed does not listen; what became of it is read elsewhere.
-        let _ = orders
+        // Fails if the keeper has failed or was killed, which its status pipe shows.
+        let _ = pipe
             .write_all(&length.to_le_bytes())
-            .and_then(|()| orders.write_all(&bytes));
+            .and_then(|()| pipe.write_all(&bytes));
         Ok((self.pid, self.pidfd, self.status))
     }
 }
@@ -154,23 +112,24 @@ const NOW: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-fn keep(
+fn run_keeper(
     hello: &Hello,
     stdio: &Stdio,
-    orders: OwnedFd,
-    status: OwnedFd,
-    handoff: Option<&OwnedFd>,
+    (spawn, spawn_key): (OwnedFd, PipeKey),
+    status: StatusPipe,
+    handoff: ListenerHandoff<'_>,
 ) -> ! {
-    let mut kept = vec![orders.as_fd(), status.as_fd()];
-    kept.extend(handoff.map(AsFd::as_fd));
+    let mut kept = vec![spawn.as_fd(), status.pipe.as_fd()];
+    kept.extend(handoff.descriptors());
     let confine = &hello.confine;
     let begun = prepare(hello, stdio, &kept).and_then(|listener| {
-        let spawn = listen(orders)?;
-        if let (Some(listener), Some(handoff)) = (listener, handoff) {
-            hand_out(&listener, handoff, spawn.id)?;
+        let spawn = read_spawn(spawn, &spawn_key)?;
+        if let Some(listener) = listener {
+            // Before the program is forked, which could otherwise answer its own calls.
+            handoff.send(&listener, spawn.id)?;
             drop(listener);
-            // Neither end is left to the program.
-            process::close_all_but(&[status.as_fd()]).step("close descriptors")?;
+            // The program must not inherit the sockets either.
+            process::close_all_but(&[status.pipe.as_fd()]).step("close descriptors")?;
         }
         Ok((clone::fork_filtered().step("fork")?, spawn))
     });
@@ -179,53 +138,37 @@ fn keep(
             let failure = become_program(confine, &spawn);
             fail(&status, failure)
         }
-        Ok((Some(program), _)) => watch(program, status),
+        Ok((Some(program), _)) => reap_until_exit(program, &status),
         Err(failure) => fail(&status, failure),
     }
 }
 
-/// Gives away who is to be asked, before there is a program here.
-fn hand_out(listener: &OwnedFd, handoff: &OwnedFd, id: u32) -> Result<(), Failure> {
-    let descriptors = [listener.as_fd()];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
-    control.push(rustix::net::SendAncillaryMessage::ScmRights(&descriptors));
-    let number = id.to_le_bytes();
-    rustix::net::sendmsg(
-        handoff,
-        &[io::IoSlice::new(&number)],
-        &mut control,
-        rustix::net::SendFlags::NOSIGNAL,
-    )
-    .step("hand out who decides")?;
-    Ok(())
-}
-
-fn listen(orders: OwnedFd) -> Result<Spawn, Failure> {
-    let mut orders = File::from(orders);
+fn read_spawn(pipe: OwnedFd, key: &PipeKey) -> Result<Spawn, Failure> {
+    let mut pipe = File::from(pipe);
     let mut length = [0; 4];
-    let mut hear = || {
-        orders.read_exact(&mut length)?;
+    let mut read = || {
+        pipe.read_exact(&mut length)?;
         let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
-        orders.read_exact(&mut bytes)?;
-        brig_wire::from_bytes(&bytes).map_err(io::Error::other)
+        pipe.read_exact(&mut bytes)?;
+        let (bytes, mark) = bytes.split_last_chunk().ok_or(Errno::PROTO)?;
+        if !key.accepts(bytes, mark) {
+            return Err(Errno::PROTO.into());
+        }
+        brig_wire::from_bytes(bytes).map_err(io::Error::other)
     };
-    hear().step("hear the order")
+    read().step("read the request")
 }
 
-fn fail(status: &OwnedFd, failure: Failure) -> ! {
+fn fail(status: &StatusPipe, failure: Failure) -> ! {
     let errno = failure.errno();
-    let _ = rustix::io::write(
-        status,
-        &Report::Failed {
-            step: failure.step,
-            errno,
-        }
-        .encode(),
-    );
+    let step = failure.step;
+    let report = KeeperReport::Failed { step, errno };
+    let _ = rustix::io::write(&status.pipe, &report.encode(&status.key));
     exit(127)
 }
 
+/// The order matters: /proc is mounted with capabilities, which are dropped before the filters, and
+/// the filters are installed last, because they forbid most of what comes before.
 fn prepare(
     hello: &Hello,
     stdio: &Stdio,
@@ -234,28 +177,32 @@ fn prepare(
     rustix::stdio::dup2_stdin(&stdio.stdin).step("connect stdin")?;
     rustix::stdio::dup2_stdout(&stdio.stdout).step("connect stdout")?;
     rustix::stdio::dup2_stderr(&stdio.stderr).step("connect stderr")?;
-    // It may wait for long, and a file that it held open for writing could not be executed.
+    // A spare keeper may wait for long. A file that it had open for writing could not be executed
+    // meanwhile (ETXTBSY).
     process::close_all_but(kept).step("close descriptors")?;
-    match &hello.place {
-        Place::Own(setup) => proc::mount(setup)?,
-        Place::Container(_) => adopt_orphans()?,
+    match &hello.root {
+        RootSource::Setup(setup) => proc::mount(setup)?,
+        RootSource::Container(_) => adopt_orphans()?,
     }
-    volunteer_for_oom(&hello.place)?;
+    raise_oom_score(&hello.root)?;
     process::reset_signals().step("reset signals")?;
-    new_keyring(&hello.place)?;
-    if let Place::Own(_) = &hello.place {
-        // In a container there are none to drop.
+    new_keyring(&hello.root)?;
+    if let RootSource::Setup(_) = &hello.root {
+        // Through /proc/PID files, a process could change another that has just been started.
+        proc::make_read_only()?;
+        // In a container the guest has no capabilities.
         confine::drop_privileges()?;
     }
     let confine = &hello.confine;
     confine::rlimits(confine)?;
-    // The keeper is under the filters too, and one installation serves both.
-    let listener = confine::notify(confine)?;
+    // The program inherits the filters. Installing them once, in the keeper, saves time when the
+    // program starts. The one that notifies is the last, because it forbids further filters.
     confine::seccomp(confine)?;
-    Ok(listener)
+    confine::notify(confine)
 }
 
-/// Where the kernel can't do that, orphans go to the guest, and end with the last execution.
+/// gVisor does not support it. There the guest adopts orphans, and kills them when no execution is
+/// left.
 fn adopt_orphans() -> Result<(), Failure> {
     match rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
         Ok(()) | Err(Errno::INVAL) => Ok(()),
@@ -263,22 +210,22 @@ fn adopt_orphans() -> Result<(), Failure> {
     }
 }
 
-fn new_keyring(place: &Place) -> Result<(), Failure> {
+fn new_keyring(root: &RootSource) -> Result<(), Failure> {
     let joined = process::new_session_keyring();
-    match (place, joined.as_ref().err().and_then(Errno::from_io_error)) {
-        // Nobody is given any there, so there is nothing in them.
-        (Place::Container(_), Some(Errno::NOSYS | Errno::PERM | Errno::ACCESS)) => Ok(()),
+    match (root, joined.as_ref().err().and_then(Errno::from_io_error)) {
+        // Engines forbid the call by seccomp. A container has no keys of the host's.
+        (RootSource::Container(_), Some(Errno::NOSYS | Errno::PERM | Errno::ACCESS)) => Ok(()),
         _ => joined.step("join a new keyring"),
     }
 }
 
-/// When memory runs out, the kernel takes a program rather than the guest. The file is ours only
-/// while we are dumpable, and nothing untrusted runs here yet.
-fn volunteer_for_oom(place: &Place) -> Result<(), Failure> {
-    // In a container the guest itself is halfway there.
-    let score = match place {
-        Place::Own(_) => "500",
-        Place::Container(_) => "1000",
+/// Makes the OOM killer choose a program rather than the guest. The file can be written only while
+/// this process is dumpable, which is safe: nothing untrusted runs in it yet.
+fn raise_oom_score(root: &RootSource) -> Result<(), Failure> {
+    // In a container, the score of the guest itself is 500.
+    let score = match root {
+        RootSource::Setup(_) => "500",
+        RootSource::Container(_) => "1000",
     };
     let dumpable =
         |behavior| rustix::process::set_dumpable_behavior(behavior).step("change dumpability");
@@ -301,7 +248,12 @@ fn try_become(confine: &Confine, spawn: &Spawn) -> Result<std::convert::Infallib
     } else if spawn.stdin.is_none() {
         rustix::stdio::dup2_stdin(null().step("open /dev/null")?).step("connect stdin")?;
     }
-    rustix::process::chdir(&spawn.cwd).step(format!("enter {}", spawn.cwd))?;
+    match (rustix::process::chdir(&spawn.cwd), &spawn.otherwise) {
+        (Err(_), Some(other)) => {
+            rustix::process::chdir(other).step(format!("enter {other}"))?;
+        }
+        (entered, _) => entered.step(format!("enter {}", spawn.cwd))?,
+    }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let strings = |texts: &[String]| -> Result<Vec<CString>, Failure> {
         texts
@@ -317,7 +269,7 @@ fn try_become(confine: &Confine, spawn: &Spawn) -> Result<std::convert::Infallib
     let candidates = candidates(&spawn.argv, &spawn.env)?;
     confine::landlock(confine)?;
 
-    // As a shell does: the first one that exists decides, but a forbidden one is passed over.
+    // As `execvp` does: the first file that exists decides, but one without permission is skipped.
     let mut error = io::Error::from(Errno::NOENT);
     for program in candidates {
         let failed = process::exec(&program, &argv, &env);
@@ -357,14 +309,14 @@ fn candidates(argv: &[String], env: &[String]) -> Result<Vec<CString>, Failure> 
         .collect()
 }
 
-/// Reaps whatever is left to this process until the program itself has ended.
-fn watch(program: u32, status: OwnedFd) -> ! {
+/// Reaps children, also adopted ones, until the program itself has ended.
+fn reap_until_exit(program: u32, status: &StatusPipe) -> ! {
     release_stdio();
     loop {
         match process::wait(None, true) {
             Ok(Some((pid, usage))) if pid == program => {
-                let report = Report::Ended(ended(usage.status));
-                let _ = rustix::io::write(&status, &report.encode());
+                let report = KeeperReport::Ended(reap_rest(usage.status));
+                let _ = rustix::io::write(&status.pipe, &report.encode(&status.key));
                 exit(0)
             }
             Ok(_) => {}
@@ -374,12 +326,18 @@ fn watch(program: u32, status: OwnedFd) -> ! {
     }
 }
 
-fn ended(status: i32) -> Ended {
-    // Every process of the namespace is a descendant, and orphans become children of this one.
+/// Kills and reaps what the program has left behind.
+fn reap_rest(status: i32) -> Ended {
+    // Orphans become children of this process, so when it has no child, nothing is left.
+    let mut killed = false;
     let alone = loop {
-        match process::wait(None, false) {
+        match process::wait(None, killed) {
             Ok(Some(_)) => {}
+            // If the kernel killed them at the end of the namespace, their CPU time and memory would
+            // not be counted. In a container this fails, and the guest kills them.
+            Ok(None) if !killed && process::kill_all_others().is_ok() => killed = true,
             Ok(None) => break false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 break error.raw_os_error() == Some(Errno::CHILD.raw_os_error());
             }
@@ -394,7 +352,7 @@ fn ended(status: i32) -> Ended {
     }
 }
 
-/// Lets go of the program's streams, so that their ends are seen when the program closes them.
+/// Closes the program's streams here, so that the guest sees their end when the program closes them.
 fn release_stdio() {
     match null() {
         Ok(null) => {
@@ -409,26 +367,4 @@ fn release_stdio() {
 fn null() -> rustix::io::Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_not_confused_with_the_end_that_follows_it() {
-        let failed = Report::Failed {
-            step: "execute".into(),
-            errno: 2,
-        };
-        let ended = Report::Ended(Ended {
-            status: 127 << 8,
-            alone: true,
-            cpu_microseconds: 100,
-            peak_memory_bytes: 4096,
-        });
-        let both = [failed.encode(), ended.encode()].concat();
-        assert_eq!(Report::decode(&both), Some(failed));
-        assert_eq!(Report::decode(&ended.encode()), Some(ended));
-    }
 }

@@ -1,31 +1,41 @@
-//! The one program that runs inside every Linux sandbox: process 1, which starts programs, moves
-//! their bytes, and serves files. It decides nothing; everything it is told comes from outside
-//! over one stream, and when that stream closes, it ends, and the kernel ends all it started.
+//! The program that runs as PID 1 in every Linux sandbox. It starts programs, relays their streams
+//! and serves file requests. It decides nothing: the owner controls it over one stream. When that
+//! stream closes, the guest exits, and the kernel kills everything that it has started.
 
+mod addresses;
+mod caller_files;
 mod channel;
 mod confine;
-mod container;
+mod connector;
+mod connectors;
+mod container_check;
+mod container_init;
 mod files;
 mod keeper;
+mod keeper_report;
+mod mounts;
+mod pipe_key;
 mod proc;
+mod process_tree;
+mod quotas;
 mod relay;
 mod serve;
 mod setup;
+mod stand_ins;
+mod streams;
 mod task;
 mod transfers;
-mod trees;
 mod usage;
 mod watch;
-mod yard;
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use brig_wire::{FromGuest, Hello, ToGuest, VERSION};
+use brig_wire::{FromGuest, Hello, Mediation, RootSource, ToGuest, VERSION};
 
 use channel::Channel;
 
-/// A failure and what was being done.
+/// An error and the step that failed.
 #[derive(Debug)]
 pub struct Failure {
     pub step: String,
@@ -57,14 +67,14 @@ impl Failure {
 fn main() {
     let argument = std::env::args().nth(1).unwrap_or_default();
     if argument == "stdio" {
-        // Process 1 of a container: the stream is what it was started with.
+        // In a container, the stream is stdin and stdout.
         let Ok((input, output)) = take_stdio() else {
             exit(2)
         };
         serve(Channel::new(input, Some(output)), None, Vec::new())
     }
-    // The stream, a socket over which descriptors are handed out, and detached mounts: how many
-    // of those is the one argument.
+    // Inherited: the stream, a socket for handing out descriptors, and as many detached mounts as the
+    // argument says.
     let mounts = argument.parse().unwrap_or(0usize);
     let Some(inherited) = brig_linux::process::take_inherited(2 + mounts) else {
         exit(2)
@@ -80,7 +90,7 @@ fn main() {
     )
 }
 
-/// Takes the standard streams away from where programs would inherit them.
+/// Moves the standard streams to other descriptors, so that programs don't inherit them.
 fn take_stdio() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     use rustix::stdio::{dup2_stdin, dup2_stdout, stdin, stdout};
     let input = rustix::io::fcntl_dupfd_cloexec(stdin(), 3)?;
@@ -94,13 +104,22 @@ fn take_stdio() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 
 fn serve(channel: io::Result<Channel>, handoff: Option<OwnedFd>, mounts: Vec<OwnedFd>) -> ! {
     let Ok(mut channel) = channel else { exit(2) };
-    let Some(hello) = greet(&mut channel) else {
+    let Some(hello) = receive_hello(&mut channel) else {
         exit(2)
     };
-    let yard = match setup::run(&hello, handoff.as_ref(), mounts) {
-        Ok(yard) => {
-            channel.send(&FromGuest::Ready { version: VERSION });
-            yard
+    if let RootSource::Container(container) = &hello.root {
+        channel.seal(container.seal);
+    }
+    let set_up = setup::run(&hello, handoff.as_ref(), mounts)
+        .and_then(|container| Ok((container, connectors::Connectors::open(&hello)?)));
+    let (container, connectors) = match set_up {
+        Ok(set_up) => {
+            let kernel = set_up.0.as_ref().map(|_| container_check::kernel());
+            channel.send(&FromGuest::Ready {
+                version: VERSION,
+                kernel,
+            });
+            set_up
         }
         Err(failure) => {
             let errno = failure.errno();
@@ -112,13 +131,15 @@ fn serve(channel: io::Result<Channel>, handoff: Option<OwnedFd>, mounts: Vec<Own
             exit(1);
         }
     };
-    // Only what asks outside needs it from now on.
-    let handoff = handoff.filter(|_| !hello.confine.notify.is_empty());
-    serve::run(channel, *hello, handoff, yard);
+    // From now on only needed for the listeners of filters that notify the owner.
+    let confine = &hello.confine;
+    let notifies_owner = !confine.notify.is_empty() && confine.mediation != Mediation::Inside;
+    let handoff = handoff.filter(|_| notifies_owner);
+    serve::run(channel, *hello, handoff, container, connectors);
     exit(0)
 }
 
-fn greet(channel: &mut Channel) -> Option<Box<Hello>> {
+fn receive_hello(channel: &mut Channel) -> Option<Box<Hello>> {
     match channel.receive_blocking() {
         Ok(Some(ToGuest::Hello(hello))) if hello.version == VERSION => Some(hello),
         _ => None,

@@ -1,15 +1,15 @@
-//! /proc for one process namespace, with the kernel's files covered.
+//! /proc for one PID namespace, with the kernel's files covered.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use brig_wire::Setup;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use crate::{Failure, Step};
 
 /// Mounts a fresh /proc over the one that is there and covers what `setup` names.
-pub fn mount(setup: &Setup) -> Result<(), Failure> {
+pub(crate) fn mount(setup: &Setup) -> Result<(), Failure> {
     attach(&fresh()?, "/proc")?;
     for path in &setup.hidden_proc {
         hide(path)?;
@@ -24,8 +24,17 @@ pub fn mount(setup: &Setup) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The files of this process namespace, not attached anywhere yet.
-pub fn fresh() -> Result<OwnedFd, Failure> {
+/// Programs must not write there: with `oom_score_adj` they could make the OOM killer choose the guest
+/// instead of them.
+pub(crate) fn make_read_only() -> Result<(), Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mounted = rustix::fs::open("/proc", flags, Mode::empty()).step("open /proc")?;
+    let read_only = brig_linux::mount::READ_ONLY;
+    brig_linux::mount::set_attributes(&mounted, read_only, false).step("make /proc read-only")
+}
+
+/// A procfs of this PID namespace, not attached anywhere yet.
+pub(crate) fn fresh() -> Result<OwnedFd, Failure> {
     let context = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).step("open procfs")?;
     rustix::mount::fsconfig_create(context.as_fd()).step("create procfs")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
@@ -39,8 +48,8 @@ fn hide(path: &str) -> Result<(), Failure> {
     let Ok(stat) = rustix::fs::lstat(path) else {
         return Ok(());
     };
-    let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-    let cover = if folder { "/var/empty" } else { "/dev/null" };
+    let directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+    let cover = if directory { "/var/empty" } else { "/dev/null" };
     match clone_tree(cover)? {
         Some(tree) => attach(&tree, path),
         None => Err(std::io::Error::from(rustix::io::Errno::NOENT)).step(format!("cover {path}")),

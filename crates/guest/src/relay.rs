@@ -1,131 +1,151 @@
-//! Doors whose visitors are relayed over the stream, where descriptors can't be handed out. What
-//! they want is decided outside.
+//! Listeners in a container. Their descriptors can't be handed to the owner, so connections are
+//! relayed over the stream. The owner decides what is allowed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use brig_wire::{Door, FromGuest, GUEST_CHANNEL, MAX_DATA, MAX_DATAGRAM, Transport};
+use brig_wire::{FromGuest, GUEST_CHANNEL, ListenerSpec, MAX_DATA, MAX_DATAGRAM, Transport};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
 
 use crate::channel::Channel;
 
-/// Visitors at one time; the next one waits at the door.
-const MOST: usize = 512;
+/// Relayed connections at one time. Others wait in the backlog of the listener.
+const MAX_CONNECTIONS: usize = 512;
+
+/// Datagrams that are read at once, so that a flood does not stop everything else.
+const DATAGRAMS: usize = 64;
 
 #[derive(Debug)]
-pub struct Relay {
-    doors: Vec<(Transport, OwnedFd)>,
-    visitors: BTreeMap<u32, Visitor>,
+pub(crate) struct Relay {
+    listeners: Vec<(Transport, OwnedFd)>,
+    connections: BTreeMap<u32, Connection>,
     next: u32,
 }
 
 #[derive(Debug)]
-struct Visitor {
+struct Connection {
     socket: OwnedFd,
-    /// On its way to the program.
+    /// Bytes for the program that its socket has no room for yet.
     pending: VecDeque<u8>,
-    /// Whether more may come, from inside and from outside.
+    /// Whether the program may send more.
     inside: bool,
+    /// Whether the owner may send more.
     outside: bool,
 }
 
-/// What is waited for.
 #[derive(Clone, Copy, Debug)]
-pub enum Awaited {
-    Door(usize),
-    Visitor(u32),
+pub(crate) enum RelayEvent {
+    Listener(usize),
+    Connection(u32),
 }
 
 impl Relay {
-    pub fn new(doors: &[Door], sockets: Vec<OwnedFd>) -> Self {
-        let transports = doors.iter().map(|door| door.transport);
+    pub(crate) fn new(listeners: &[ListenerSpec], sockets: Vec<OwnedFd>) -> Self {
+        let transports = listeners.iter().map(|listener| listener.transport);
         Self {
-            doors: transports.zip(sockets).collect(),
-            visitors: BTreeMap::new(),
+            listeners: transports.zip(sockets).collect(),
+            connections: BTreeMap::new(),
             next: 0,
         }
     }
 
-    pub fn awaited(
+    pub(crate) fn poll_fds(
         &self,
         channel: &Channel,
         takes_more: bool,
-    ) -> Vec<(Awaited, BorrowedFd<'_>, PollFlags)> {
-        let mut awaited = Vec::new();
+    ) -> Vec<(RelayEvent, BorrowedFd<'_>, PollFlags)> {
+        let mut fds = Vec::new();
         if takes_more {
-            for (index, (transport, socket)) in self.doors.iter().enumerate() {
-                if *transport == Transport::Udp || self.visitors.len() < MOST {
-                    awaited.push((Awaited::Door(index), socket.as_fd(), PollFlags::IN));
+            for (index, (transport, socket)) in self.listeners.iter().enumerate() {
+                if *transport == Transport::Udp || self.connections.len() < MAX_CONNECTIONS {
+                    fds.push((RelayEvent::Listener(index), socket.as_fd(), PollFlags::IN));
                 }
             }
         }
-        for (number, visitor) in &self.visitors {
+        for (number, connection) in &self.connections {
             let mut flags = PollFlags::empty();
-            if visitor.inside && takes_more && channel.room(*number) > 0 {
+            if connection.inside && takes_more && channel.room(*number) > 0 {
                 flags |= PollFlags::IN;
             }
-            if !visitor.pending.is_empty() {
+            if !connection.pending.is_empty() {
                 flags |= PollFlags::OUT;
             }
             if !flags.is_empty() {
-                awaited.push((Awaited::Visitor(*number), visitor.socket.as_fd(), flags));
+                fds.push((
+                    RelayEvent::Connection(*number),
+                    connection.socket.as_fd(),
+                    flags,
+                ));
             }
         }
-        awaited
+        fds
     }
 
-    pub fn ready(&mut self, awaited: Awaited, channel: &mut Channel) {
-        match awaited {
-            Awaited::Door(index) => self.visit(index, channel),
-            Awaited::Visitor(number) => {
-                if let Some(visitor) = self.visitors.get_mut(&number) {
-                    visitor.read(number, channel);
-                    visitor.write(number, channel);
+    pub(crate) fn handle(&mut self, event: RelayEvent, channel: &mut Channel) {
+        match event {
+            RelayEvent::Listener(index) => self.accept(index, channel),
+            RelayEvent::Connection(number) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.read(number, channel);
+                    connection.write(number, channel);
                 }
-                self.see_off(number);
+                self.remove_if_closed(number);
             }
         }
     }
 
-    /// Somebody is at the door.
-    fn visit(&mut self, index: usize, channel: &mut Channel) {
-        let Some((transport, socket)) = self.doors.get(index) else {
+    /// A listener is readable.
+    fn accept(&mut self, index: usize, channel: &mut Channel) {
+        let Some((transport, socket)) = self.listeners.get(index) else {
             return;
         };
-        let door = index as u32;
+        let Ok(listener) = u32::try_from(index) else {
+            return;
+        };
         if *transport == Transport::Udp {
             let mut bytes = [0; MAX_DATAGRAM];
-            let received = rustix::net::recvfrom(socket, &mut bytes[..], RecvFlags::DONTWAIT);
-            if let Ok((_, length, Some(from))) = received
-                && let Some(from) = address(from.try_into().ok())
-            {
-                let bytes = bytes[..length.min(MAX_DATAGRAM)].to_vec();
-                channel.send(&FromGuest::Datagram { door, from, bytes });
+            // All of them: if the sender has exited, this may be the last round before its execution
+            // ends.
+            for _ in 0..DATAGRAMS {
+                let received = rustix::net::recvfrom(socket, &mut bytes[..], RecvFlags::DONTWAIT);
+                let Ok((_, length, from)) = received else {
+                    return;
+                };
+                let from = from.and_then(|from| address(from.try_into().ok()));
+                if let Some(from) = from {
+                    let bytes = bytes[..length.min(MAX_DATAGRAM)].to_vec();
+                    channel.send(&FromGuest::Datagram {
+                        listener,
+                        from,
+                        bytes,
+                    });
+                }
             }
             return;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(visitor) = rustix::net::accept_with(socket, flags) else {
+        let Ok(connection) = rustix::net::accept_with(socket, flags) else {
             return;
         };
-        let dialled = rustix::net::getsockname(&visitor).ok();
-        let Some(address) = address(dialled.and_then(|dialled| dialled.try_into().ok())) else {
+        // The address that the program connected to.
+        let local = rustix::net::getsockname(&connection).ok();
+        let Some(address) = address(local.and_then(|local| local.try_into().ok())) else {
             return;
         };
-        let _ = rustix::net::sockopt::set_tcp_nodelay(&visitor, true);
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&connection, true);
         let number = self.number();
-        channel.send(&FromGuest::Dialled {
-            door,
+        channel.send(&FromGuest::Accepted {
+            listener,
             address,
             channel: number,
         });
-        self.visitors.insert(
+        self.connections.insert(
             number,
-            Visitor {
-                socket: visitor,
+            Connection {
+                socket: connection,
                 pending: VecDeque::new(),
                 inside: true,
                 outside: true,
@@ -133,60 +153,63 @@ impl Relay {
         );
     }
 
+    /// A free channel number.
     fn number(&mut self) -> u32 {
         loop {
             let number = GUEST_CHANNEL | self.next;
             self.next = (self.next + 1) % (GUEST_CHANNEL - 1);
-            if !self.visitors.contains_key(&number) {
+            if !self.connections.contains_key(&number) {
                 return number;
             }
         }
     }
 
-    /// Bytes for a visitor; `false` if there is none of this number.
-    pub fn data(&mut self, number: u32, bytes: &[u8], channel: &mut Channel) -> bool {
-        let Some(visitor) = self.visitors.get_mut(&number) else {
+    /// Bytes from the owner. `false` if there is no connection with this number.
+    pub(crate) fn data(&mut self, number: u32, bytes: &[u8], channel: &mut Channel) -> bool {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
-        visitor.pending.extend(bytes);
-        visitor.write(number, channel);
-        self.see_off(number);
+        connection.pending.extend(bytes);
+        connection.write(number, channel);
+        self.remove_if_closed(number);
         true
     }
 
-    /// Nothing more will come for a visitor.
-    pub fn end(&mut self, number: u32, channel: &mut Channel) {
-        if let Some(visitor) = self.visitors.get_mut(&number) {
-            visitor.outside = false;
-            visitor.write(number, channel);
+    /// The owner will send nothing more.
+    pub(crate) fn end(&mut self, number: u32, channel: &mut Channel) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.outside = false;
+            connection.write(number, channel);
         }
-        self.see_off(number);
+        self.remove_if_closed(number);
     }
 
-    /// The outside wants nothing more to do with a visitor.
-    pub fn drop_visitor(&mut self, number: u32, channel: &mut Channel) {
-        if self.visitors.remove(&number).is_some() {
+    /// The owner has closed a connection.
+    pub(crate) fn drop_connection(&mut self, number: u32, channel: &mut Channel) {
+        if self.connections.remove(&number).is_some() {
             channel.forget(number);
         }
     }
 
-    pub fn answer(&self, door: u32, to: ([u8; 4], u16), bytes: &[u8]) {
-        if let Some((Transport::Udp, socket)) = self.doors.get(door as usize) {
+    /// Sends a datagram from the owner to its program.
+    pub(crate) fn answer(&self, listener: u32, to: ([u8; 4], u16), bytes: &[u8]) {
+        if let Some((Transport::Udp, socket)) = self.listeners.get(listener as usize) {
             let to = SocketAddrV4::new(to.0.into(), to.1);
             let _ = rustix::net::sendto(socket, bytes, SendFlags::DONTWAIT, &to);
         }
     }
 
-    fn see_off(&mut self, number: u32) {
-        let over =
-            |visitor: &Visitor| !visitor.inside && !visitor.outside && visitor.pending.is_empty();
-        if self.visitors.get(&number).is_some_and(over) {
-            self.visitors.remove(&number);
+    fn remove_if_closed(&mut self, number: u32) {
+        let over = |connection: &Connection| {
+            !connection.inside && !connection.outside && connection.pending.is_empty()
+        };
+        if self.connections.get(&number).is_some_and(over) {
+            self.connections.remove(&number);
         }
     }
 }
 
-impl Visitor {
+impl Connection {
     fn read(&mut self, number: u32, channel: &mut Channel) {
         let mut buffer = [0; MAX_DATA];
         let most = channel.room(number).min(MAX_DATA);
@@ -213,7 +236,7 @@ impl Visitor {
             match rustix::io::write(&self.socket, front) {
                 Ok(count) => {
                     self.pending.drain(..count);
-                    channel.grant(number, count as u32);
+                    channel.grant(number, count);
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
@@ -225,12 +248,13 @@ impl Visitor {
         }
     }
 
-    /// The program is gone, or does not want any more.
+    /// The program has closed its end, or is gone. Credit is still granted for what was pending, so
+    /// that the owner does not wait.
     fn lost(&mut self, number: u32, channel: &mut Channel) {
         if std::mem::take(&mut self.inside) {
             channel.send_end(number);
         }
-        channel.grant(number, self.pending.len() as u32);
+        channel.grant(number, self.pending.len());
         self.pending.clear();
         self.outside = false;
     }

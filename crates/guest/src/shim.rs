@@ -1,10 +1,10 @@
-//! What stands in place of a program that may not be run: it says so and fails.
+//! The stand-in in place of a denied program: prints that it is denied, and fails.
 
 use std::ffi::CString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 
-/// As shells report a program that can't be run.
+/// The exit code of shells for a command that can't be executed.
 const DENIED: i32 = 126;
 const LONGEST: usize = 64;
 
@@ -12,8 +12,8 @@ fn main() {
     let words: Vec<CString> = std::env::args_os()
         .filter_map(|word| CString::new(word.into_vec()).ok())
         .collect();
-    // Can't succeed. Whoever watches what is started learns by it, and not only by what was asked
-    // for before, that a denied program was started, and as what.
+    // Can't succeed. It notifies the seccomp supervisor that a denied program was started, and with
+    // which arguments, also if the request for it could not be seen.
     let root = CString::from(c"/");
     let _ = brig_linux::process::exec(&root, &words, &[]);
 

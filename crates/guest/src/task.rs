@@ -1,201 +1,88 @@
-//! The guest's side of one execution: its pipes, its end, what it has written so far.
+//! The guest's side of one execution.
+//!
+//! An execution ends in one of two ways. With a namespace of its own, the exit of its keeper is the
+//! exit of everything in it; if the keeper reports that nothing else is left, the execution ends with
+//! that report, because the kernel takes milliseconds to remove a namespace. In a container, the
+//! keeper is reaped first, then its orphans are killed, and only then the execution has ended.
 
-use std::collections::VecDeque;
-use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use brig_linux::process::ChildUsage;
 use brig_wire::{Exit, FromGuest, Hello, Spawn};
-use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal};
-use rustix::termios::Winsize;
 
-use crate::channel::Channel;
-use crate::keeper::{Ended, Keeper, Report, Stdio};
-use crate::{Failure, Step, files, trees};
+use crate::connectors::ListenerHandoff;
+use crate::keeper::{Keeper, StatusPipe};
+use crate::keeper_report::{Ended, KeeperReport};
+use crate::streams::{OutputStream, Stdin, StreamEnds, winsize};
+use crate::{Failure, Step, files, process_tree};
 
-/// What the program writes. Bytes beyond the limit are counted and dropped here.
-#[derive(Debug)]
-pub struct Stream {
-    pub channel: u32,
-    pub source: Option<OwnedFd>,
-    pub total: u64,
-    limit: u64,
-}
-
-impl Stream {
-    fn new(channel: u32, source: Option<OwnedFd>, limit: u64) -> Self {
-        Self {
-            channel,
-            source,
-            total: 0,
-            limit,
-        }
-    }
-
-    /// Whether reading makes sense now.
-    pub fn wants(&self, channel: &Channel) -> bool {
-        self.source.is_some() && (self.total >= self.limit || channel.room(self.channel) > 0)
-    }
-
-    /// Reads once and passes on what fits. `last`: nobody should hold the other end any more, so
-    /// an empty pipe is a closed one.
-    pub fn pump(&mut self, channel: &mut Channel, last: bool) {
-        let Some(source) = &self.source else { return };
-        let mut buffer = [0; 64 * 1024];
-        let left = self.limit.saturating_sub(self.total);
-        let most = if left == 0 {
-            buffer.len()
-        } else {
-            buffer
-                .len()
-                .min(channel.room(self.channel))
-                .min(usize::try_from(left).unwrap_or(usize::MAX))
-        };
-        match rustix::io::read(source, &mut buffer[..most]) {
-            Ok(0) => self.close(channel),
-            Ok(count) => {
-                if left > 0 {
-                    channel.send_data(self.channel, &buffer[..count]);
-                }
-                self.total += count as u64;
-            }
-            Err(Errno::AGAIN) if !last => {}
-            Err(Errno::INTR) => {}
-            // A terminal whose other end is closed answers EIO.
-            Err(_) => self.close(channel),
-        }
-    }
-
-    fn close(&mut self, channel: &mut Channel) {
-        self.source = None;
-        channel.send_end(self.channel);
-    }
-}
-
-/// What the program reads.
-#[derive(Debug)]
-pub struct Stdin {
-    pub channel: u32,
-    pub sink: Option<OwnedFd>,
-    pending: VecDeque<u8>,
-    last: Option<u8>,
-    ended: bool,
-    terminal: bool,
-}
-
-const CTRL_D: u8 = 4;
-
-impl Stdin {
-    pub fn wants(&self) -> bool {
-        self.sink.is_some() && !self.pending.is_empty()
-    }
-
-    pub fn push(&mut self, bytes: &[u8], channel: &mut Channel) {
-        if self.sink.is_none() {
-            channel.grant(self.channel, bytes.len() as u32);
-            return;
-        }
-        self.pending.extend(bytes);
-        self.last = bytes.last().copied().or(self.last);
-        self.pump(channel);
-    }
-
-    pub fn end(&mut self, channel: &mut Channel) {
-        if self.terminal && !self.ended {
-            // A terminal has no other way to say that there is no more. In the middle of a line
-            // the first one only ends the line.
-            let whole_lines = matches!(self.last, None | Some(b'\n'));
-            let count = if whole_lines { 1 } else { 2 };
-            self.pending.extend(std::iter::repeat_n(CTRL_D, count));
-        }
-        self.ended = true;
-        self.pump(channel);
-    }
-
-    pub fn pump(&mut self, channel: &mut Channel) {
-        while let Some(sink) = &self.sink {
-            let (front, _) = self.pending.as_slices();
-            if front.is_empty() {
-                break;
-            }
-            match rustix::io::write(sink, front) {
-                Ok(count) => {
-                    self.pending.drain(..count);
-                    channel.grant(self.channel, count as u32);
-                }
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR) => {}
-                Err(_) => {
-                    channel.grant(self.channel, self.pending.len() as u32);
-                    self.pending.clear();
-                    self.sink = None;
-                }
-            }
-        }
-        if self.ended && self.pending.is_empty() {
-            self.sink = None;
-        }
-    }
-}
+/// What the owner has to end an execution whose time is over, before the guest does.
+const OWNER_FIRST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub struct Task {
+pub(crate) struct Task {
     pub id: u32,
-    /// What it was told to run.
-    pub words: Vec<String>,
+    /// The requested program and its arguments.
+    pub argv: Vec<String>,
     pub keeper: u32,
+    /// Only with a namespace of its own.
     pub pidfd: Option<OwnedFd>,
-    pub status: OwnedFd,
-    report: Option<Report>,
-    /// The status pipe has said all it will say.
-    pub heard: bool,
+    pub status: StatusPipe,
+    report: Option<KeeperReport>,
+    /// Whether the status pipe was read. Only one report is sent.
+    pub status_read: bool,
     reaped: Option<ChildUsage>,
-    /// The keeper is gone, and what it kept may not be.
+    /// The keeper was reaped, and processes of the execution may be left. Only in a container.
     pub orphans: bool,
     terminal: Option<OwnedFd>,
     pub stdin: Option<Stdin>,
-    pub streams: [Stream; 2],
+    pub streams: [OutputStream; 2],
     scratch: Option<String>,
+    /// CPU time of the container when this started, if nothing else has run in it since.
+    pub cpu_before: Option<u64>,
+    /// When the guest ends it by itself.
+    deadline: Option<Instant>,
+    out_of_time: bool,
     exit: Option<Exit>,
     failure: Option<(String, i32)>,
 }
 
-/// An execution that waits for its program.
+/// A keeper with its streams, without a program yet.
 #[derive(Debug)]
-pub struct Prepared {
+pub(crate) struct PreparedTask {
     keeper: Keeper,
-    ends: Ends,
+    ends: StreamEnds,
 }
 
-impl Prepared {
-    pub fn new(
+impl PreparedTask {
+    pub(crate) fn new(
         hello: &Hello,
-        handoff: Option<&OwnedFd>,
+        handoff: ListenerHandoff<'_>,
         terminal: Option<(u16, u16)>,
     ) -> Result<Self, Failure> {
         let (ends, inside) = match terminal {
-            Some((rows, columns)) => Ends::terminal(rows, columns),
-            None => Ends::pipes(),
+            Some((rows, columns)) => StreamEnds::terminal(rows, columns),
+            None => StreamEnds::pipes(),
         }
         .step("make pipes")?;
         let keeper = Keeper::start(hello, inside, handoff).step("start a process")?;
         Ok(Self { keeper, ends })
     }
 
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.keeper.is_alive()
     }
 
-    pub fn keeper(&self) -> u32 {
+    pub(crate) fn keeper(&self) -> u32 {
         self.keeper.pid
     }
 
-    /// Ends it; what has to be reaped remains.
-    pub fn dismiss(self) -> Option<(u32, OwnedFd)> {
+    /// Kills the keeper. Returned if it has to be reaped later.
+    pub(crate) fn kill(self) -> Option<(u32, OwnedFd)> {
         let Keeper { pid, pidfd, .. } = self.keeper;
-        trees::kill(pid);
+        process_tree::kill(pid);
         if pidfd.is_none() {
             let _ = brig_linux::process::wait(Some(pid), true);
         }
@@ -204,94 +91,116 @@ impl Prepared {
 }
 
 impl Task {
-    pub fn start(prepared: Prepared, spawn: Spawn) -> Result<Self, Failure> {
-        let Prepared { keeper, ends } = prepared;
-        let (keeper, pidfd, status) = keeper.order(&spawn).step("start a process")?;
+    pub(crate) fn start(prepared: PreparedTask, spawn: Spawn) -> Result<Self, Failure> {
+        let PreparedTask { keeper, ends } = prepared;
+        if let (Some(scratch), Some(beside)) = (&spawn.scratch, &spawn.beside) {
+            // A script that needs none of it runs without.
+            let _ = files::link_beside(scratch, beside);
+        }
+        let (keeper, pidfd, status) = keeper.run(&spawn).step("start a process")?;
         let terminal = ends.terminal.is_some();
         Ok(Self {
             id: spawn.id,
-            words: spawn.argv,
+            argv: spawn.argv,
             keeper,
             pidfd,
             status,
             report: None,
-            heard: false,
+            status_read: false,
             reaped: None,
             orphans: false,
-            stdin: spawn.stdin.map(|channel| Stdin {
-                channel,
-                sink: Some(ends.stdin),
-                pending: VecDeque::new(),
-                last: None,
-                ended: false,
-                terminal,
-            }),
+            stdin: spawn
+                .stdin
+                .map(|channel| Stdin::new(channel, ends.stdin, terminal)),
             terminal: ends.terminal,
             streams: [
-                Stream::new(spawn.stdout, Some(ends.stdout), spawn.output_limit),
-                Stream::new(spawn.stderr, ends.stderr, spawn.output_limit),
+                OutputStream::new(spawn.stdout, Some(ends.stdout), spawn.output_limit),
+                OutputStream::new(spawn.stderr, ends.stderr, spawn.output_limit),
             ],
             scratch: spawn.scratch,
+            cpu_before: None,
+            deadline: Instant::now().checked_add(spawn.timeout.saturating_add(OWNER_FIRST)),
+            out_of_time: false,
             exit: None,
             failure: None,
         })
     }
 
-    /// Ends the keeper, which nobody else has reaped, so that its number is still its own.
-    pub fn kill(&self) {
+    /// Kills the keeper. Only the guest reaps it, so before that its process id can't be reused.
+    pub(crate) fn kill(&self) {
         if self.reaped.is_none() {
-            trees::kill(self.keeper);
+            process_tree::kill(self.keeper);
         }
     }
 
-    /// Signals the program itself: the one child that the keeper started.
-    pub fn signal(&self, signal: i32) {
+    /// The time until the guest ends it.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let deadline = self.deadline.filter(|_| self.exit.is_none())?;
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Ends it when its time is over. Usually the owner has done that.
+    pub(crate) fn end_in_time(&mut self) {
+        if self.time_left().is_some_and(|left| left.is_zero()) {
+            self.deadline = None;
+            self.out_of_time = true;
+            self.kill();
+        }
+    }
+
+    /// Signals the program. What a terminal or a shell would send to a whole job (Ctrl-C, `kill %1`)
+    /// also reaches what it has started in its process group.
+    pub(crate) fn signal(&self, signal: i32) {
         let program = match self.pidfd {
             Some(_) => only_child(self.keeper),
-            None => trees::program_of(self.keeper),
+            None => process_tree::program_of(self.keeper),
         };
         let program = program.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         if let (Some(program), Some(signal)) = (program, Signal::from_named_raw(signal)) {
-            let _ = rustix::process::kill_process(program, signal);
+            let job = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal);
+            // There is no group before the program has started its session.
+            if !job || rustix::process::kill_process_group(program, signal).is_err() {
+                let _ = rustix::process::kill_process(program, signal);
+            }
         }
     }
 
-    pub fn resize(&self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
         if let Some(terminal) = &self.terminal {
             let _ = rustix::termios::tcsetwinsize(terminal, winsize(rows, columns));
         }
     }
 
-    pub fn ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.exit.is_some()
     }
 
-    /// Something came over the status pipe: if the program was the last of its namespace, that is
-    /// the end of the execution; otherwise the kernel is still ending the rest.
-    pub fn listen(&mut self) {
+    /// The status pipe is readable. If nothing else is left in the namespace, the execution is over;
+    /// otherwise it is over when the kernel has ended the rest.
+    pub(crate) fn read_status(&mut self) {
         self.read_report();
         if self.pidfd.is_none() {
-            // It has said all it has to say, or was killed.
+            // The keeper has reported, or was killed. Either way it is no longer needed.
             self.kill();
             self.reap(true);
             return;
         }
-        if let Some(Report::Ended(Ended { alone: true, .. })) | Some(Report::Failed { .. }) =
+        if let Some(KeeperReport::Ended(Ended { alone: true, .. }) | KeeperReport::Failed { .. }) =
             self.report
         {
             self.conclude();
         }
     }
 
-    /// The keeper has ended, and with it everything in its namespace; in a container, what is left
-    /// has to be ended first.
-    pub fn reap(&mut self, wait: bool) {
+    /// The keeper has ended, and everything in its namespace with it. In a container, what is left
+    /// has to be killed first.
+    pub(crate) fn reap(&mut self, wait: bool) {
         if let Ok(Some((_, usage))) = brig_linux::process::wait(Some(self.keeper), wait) {
             self.reaped_with(usage);
         }
     }
 
-    pub fn reaped_with(&mut self, usage: ChildUsage) {
+    pub(crate) fn reaped_with(&mut self, usage: ChildUsage) {
         self.reaped = Some(usage);
         self.read_report();
         match self.pidfd {
@@ -300,8 +209,8 @@ impl Task {
         }
     }
 
-    /// Nothing is left of what it kept.
-    pub fn buried(&mut self) {
+    /// No process of this execution is left.
+    pub(crate) fn orphans_reaped(&mut self) {
         if std::mem::take(&mut self.orphans) {
             self.conclude();
         }
@@ -312,9 +221,9 @@ impl Task {
             return;
         }
         let mut bytes = [0; 512];
-        let count = rustix::io::read(&self.status, &mut bytes).unwrap_or(0);
-        self.report = Report::decode(&bytes[..count]);
-        self.heard = true;
+        let count = rustix::io::read(&self.status.pipe, &mut bytes).unwrap_or(0);
+        self.report = KeeperReport::decode(&bytes[..count], &self.status.key);
+        self.status_read = true;
     }
 
     fn conclude(&mut self) {
@@ -324,21 +233,22 @@ impl Task {
         let usage = self.reaped.unwrap_or_default();
         let (mut cpu, mut peak) = (usage.cpu_microseconds, usage.peak_memory_bytes);
         let status = match &self.report {
-            Some(Report::Ended(ended)) => {
+            Some(KeeperReport::Ended(ended)) => {
                 cpu = cpu.max(ended.cpu_microseconds);
                 peak = peak.max(ended.peak_memory_bytes);
                 ended.status
             }
-            Some(Report::Failed { step, errno }) => {
+            Some(KeeperReport::Failed { step, errno }) => {
                 self.failure = Some((step.clone(), *errno));
                 0
             }
-            // Killed before the program ended.
+            // The keeper was killed before the program ended.
             None => Signal::KILL.as_raw(),
         };
         self.exit = Some(Exit {
             id: self.id,
             status,
+            out_of_time: self.out_of_time,
             cpu_microseconds: cpu,
             peak_memory_bytes: peak,
             stdout_total: 0,
@@ -346,14 +256,14 @@ impl Task {
         });
     }
 
-    /// The keeper, if it has to be reaped still.
-    pub fn into_keeper(self) -> Option<(u32, OwnedFd)> {
+    /// The keeper, if it still has to be reaped.
+    pub(crate) fn into_keeper(self) -> Option<(u32, OwnedFd)> {
         let pidfd = self.pidfd.filter(|_| self.reaped.is_none())?;
         Some((self.keeper, pidfd))
     }
 
-    /// The last message of this execution, once its output is drained.
-    pub fn farewell(&mut self) -> Option<FromGuest> {
+    /// The last message about this execution, once its output has been read.
+    pub(crate) fn final_message(&mut self) -> Option<FromGuest> {
         let mut exit = self.exit?;
         if self.streams.iter().any(|stream| stream.source.is_some()) {
             return None;
@@ -374,81 +284,9 @@ impl Task {
     }
 }
 
+/// The one child of a keeper in a namespace of its own.
 fn only_child(keeper: u32) -> Option<u32> {
     let path = format!("/proc/{keeper}/task/{keeper}/children");
     let children = std::fs::read_to_string(path).ok()?;
     children.split_whitespace().next()?.parse().ok()
-}
-
-fn winsize(rows: u16, columns: u16) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
-}
-
-/// The guest's side of a program's streams.
-#[derive(Debug)]
-struct Ends {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: Option<OwnedFd>,
-    terminal: Option<OwnedFd>,
-}
-
-impl Ends {
-    fn pipes() -> io::Result<(Self, Stdio)> {
-        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-        let ((stdin_inside, stdin), (stdout, stdout_inside)) = (pipe()?, pipe()?);
-        let (stderr, stderr_inside) = pipe()?;
-        for end in [&stdin, &stdout, &stderr] {
-            rustix::io::ioctl_fionbio(end, true)?;
-        }
-        let ours = Self {
-            stdin,
-            stdout,
-            stderr: Some(stderr),
-            terminal: None,
-        };
-        let inside = Stdio {
-            stdin: stdin_inside,
-            stdout: stdout_inside,
-            stderr: stderr_inside,
-        };
-        Ok((ours, inside))
-    }
-
-    fn terminal(rows: u16, columns: u16) -> io::Result<(Self, Stdio)> {
-        use rustix::fs::{Mode, OFlags};
-        use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = openpt(flags)?;
-        unlockpt(&master)?;
-        let program = match ioctl_tiocgptpeer(&master, flags) {
-            // gVisor knows it only by its name.
-            Err(Errno::NOTTY) => rustix::fs::open(
-                ptsname(&master, Vec::new())?,
-                OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
-                Mode::empty(),
-            ),
-            peer => peer,
-        }?;
-        rustix::termios::tcsetwinsize(&master, winsize(rows, columns))?;
-        rustix::io::ioctl_fionbio(&master, true)?;
-        let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
-        let ours = Self {
-            stdin: copy(&master)?,
-            terminal: Some(copy(&master)?),
-            stdout: master,
-            stderr: None,
-        };
-        let inside = Stdio {
-            stdin: copy(&program)?,
-            stdout: copy(&program)?,
-            stderr: program,
-        };
-        Ok((ours, inside))
-    }
 }

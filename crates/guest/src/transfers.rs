@@ -1,29 +1,44 @@
-//! Files on their way in and out.
+//! Files that are being sent and received.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use brig_transfer::{Bounds, Receiver, Scope, Sender, Stamps};
-use brig_wire::{Base, FromGuest, MAX_DATA, Tree};
+use brig_linux::access::{AccessTimes, Time, now};
+use brig_transfer::{Bounds, Compare, Evidence, Received, Receiver, Scope, Sender, Stamps};
+use brig_wire::{Base, FromGuest, Hello, LISTING_PART, MAX_DATA, RootSource, Tree, Writers};
 use rustix::io::Errno;
 
 use crate::channel::Channel;
+use crate::mounts::unescape;
 use crate::{Failure, Step, files};
 
-/// The file system itself says when it is full.
+/// The file system itself limits what is written.
 const UNBOUNDED: Bounds = Bounds {
     entries: u64::MAX,
     bytes: u64::MAX,
 };
 
+/// A tick of the kernel's clock takes 10 ms at most.
+const WAIT: Duration = Duration::from_millis(1);
+const MOST_WAITS: u32 = 20;
+
 #[derive(Debug)]
-pub struct Transfers {
+pub(crate) struct Transfers {
     workspace: String,
+    /// Where files are that need not be sent.
+    cache: Option<String>,
     uploads: BTreeMap<u32, Upload>,
     downloads: Vec<Download>,
-    /// What was sent of the tree that is saved.
+    /// What was received or sent of the saved tree, so that only changes are sent the next time.
     saved: Stamps,
+    /// When something else began to write to it since.
+    written_from: Option<Time>,
+    /// Whether programs can't access files unseen.
+    seen: bool,
+    /// What the workspace's times of access tell, once it was needed.
+    access_times: Option<AccessTimes>,
 }
 
 #[derive(Debug)]
@@ -54,26 +69,50 @@ enum Source {
 }
 
 impl Transfers {
-    pub fn of(workspace: &str) -> Self {
+    pub(crate) fn of(hello: &Hello) -> Self {
+        let container = match &hello.root {
+            RootSource::Container(container) => Some(container),
+            RootSource::Setup(_) => None,
+        };
+        let cache = container.and_then(|container| container.cache.clone());
+        // The filter refuses `O_NOATIME`. Only Linux itself is known to tell of mappings.
+        let seen = container.is_some_and(|container| !container.own_kernel)
+            && !hello.confine.seccomp.is_empty();
         Self {
-            workspace: workspace.to_owned(),
+            workspace: hello.workspace.clone(),
+            cache,
             uploads: BTreeMap::new(),
             downloads: Vec::new(),
             saved: Stamps::default(),
+            written_from: None,
+            seen,
+            access_times: None,
         }
     }
 
-    pub fn put(&mut self, id: u32, channel: u32, base: Base, path: &str, mode: u32) {
+    /// Something is about to write to the files.
+    pub(crate) fn begin_writing(&mut self) {
+        self.written_from.get_or_insert_with(now);
+    }
+
+    pub(crate) fn put(&mut self, id: u32, channel: u32, base: Base, path: &str, mode: u32) {
+        self.begin_writing();
         let sink = files::create(base, &self.workspace, path, mode).map(Sink::File);
         self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
     }
 
-    pub fn fill(&mut self, id: u32, channel: u32, tree: Tree) {
+    pub(crate) fn fill(&mut self, id: u32, channel: u32, tree: Tree) {
         let receiver = match tree {
-            Tree::Workspace => {
-                files::open_whole(&self.workspace).map(|folder| Receiver::adding(folder, UNBOUNDED))
-            }
-            Tree::Root => files::open_whole("/").and_then(|root| {
+            Tree::Workspace => files::open_readable(&self.workspace).map(|directory| {
+                let receiver = Receiver::adding(directory, UNBOUNDED);
+                // If it can't be opened, the first file that is needed from it is missing.
+                let cache = self.cache.as_deref().map(files::open_readable);
+                match cache {
+                    Some(Ok(cache)) => receiver.with_cache(cache),
+                    _ => receiver,
+                }
+            }),
+            Tree::Root => files::open_readable("/").and_then(|root| {
                 let scope = changeable(&self.workspace)?;
                 Ok(Receiver::within(scope, root, UNBOUNDED))
             }),
@@ -82,25 +121,57 @@ impl Transfers {
         self.uploads.insert(channel, Upload { id, sink, bytes: 0 });
     }
 
-    pub fn get(&mut self, id: u32, channel: u32, path: &str) -> Result<(), Failure> {
+    pub(crate) fn get(&mut self, id: u32, channel: u32, path: &str) -> Result<(), Failure> {
         let (file, _) = files::open(&self.workspace, path)?;
         self.begin(id, channel, Source::File(file));
         Ok(())
     }
 
-    pub fn save(&mut self, id: u32, channel: u32, tree: Tree, fresh: bool) -> Result<(), Failure> {
+    pub(crate) fn save(
+        &mut self,
+        id: u32,
+        channel: u32,
+        tree: Tree,
+        (fresh, writers): (bool, Writers),
+    ) -> Result<(), Failure> {
+        let written_from = self.written_from.take();
+        let evidence = Evidence {
+            compare: self.compare(tree, writers),
+            written_from: written_from.unwrap_or_else(now),
+        };
         let before = std::mem::take(&mut self.saved);
         let before = if fresh { Stamps::default() } else { before };
         let sender = match tree {
-            Tree::Workspace => Sender::new(files::open_folder(&self.workspace)?, before),
+            Tree::Workspace => Sender::new(files::open_directory(&self.workspace)?, before),
             Tree::Root => {
                 let scope = changeable(&self.workspace)?;
-                Sender::within(scope, files::open_folder("/")?, before)
+                Sender::within(scope, files::open_directory("/")?, before)
             }
         };
-        let sender = sender.step("read the files")?;
+        let sender = sender.step("read the files")?.with_evidence(evidence);
         self.begin(id, channel, Source::Tree(sender.into()));
         Ok(())
+    }
+
+    fn compare(&mut self, tree: Tree, writers: Writers) -> Compare {
+        match (writers, tree) {
+            (Writers::None, _) => Compare::Nothing,
+            (Writers::Later, Tree::Workspace) => match self.access_times() {
+                AccessTimes::Unknown => Compare::Everything,
+                times => Compare::Accessed(times),
+            },
+            // The root is a file system of the engine.
+            (Writers::Later, Tree::Root) | (Writers::Any, _) => Compare::Everything,
+        }
+    }
+
+    fn access_times(&mut self) -> AccessTimes {
+        let (seen, workspace) = (self.seen, &self.workspace);
+        *self.access_times.get_or_insert_with(|| {
+            let workspace = seen.then(|| files::open_readable(workspace).ok()).flatten();
+            let times = workspace.and_then(|workspace| AccessTimes::of(workspace).ok());
+            times.unwrap_or_default()
+        })
     }
 
     fn begin(&mut self, id: u32, channel: u32, source: Source) {
@@ -112,8 +183,8 @@ impl Transfers {
         });
     }
 
-    /// Nobody wants it any more.
-    pub fn cancel(&mut self, id: u32, channel: &mut Channel) {
+    /// The owner has given up this transfer.
+    pub(crate) fn cancel(&mut self, id: u32, channel: &mut Channel) {
         self.uploads.retain(|_, upload| upload.id != id);
         for ended in self.downloads.extract_if(.., |download| download.id == id) {
             channel.forget(ended.channel);
@@ -121,17 +192,20 @@ impl Transfers {
     }
 
     /// Whether something could be sent now.
-    pub fn could_send(&self, channel: &Channel) -> bool {
+    pub(crate) fn could_send(&self, channel: &Channel) -> bool {
         let mut downloads = self.downloads.iter();
         downloads.any(|download| channel.room(download.channel) > 0)
     }
 
-    /// Bytes that came in; `false` if they are for somebody else.
-    pub fn data(&mut self, number: u32, bytes: &[u8], channel: &mut Channel) -> bool {
+    /// Received bytes. `false` if the channel is not an upload.
+    pub(crate) fn data(&mut self, number: u32, bytes: &[u8], channel: &mut Channel) -> bool {
         let Some(upload) = self.uploads.get_mut(&number) else {
             return false;
         };
-        channel.grant(number, bytes.len() as u32);
+        channel.grant(number, bytes.len());
+        if let Ok(Sink::File(_)) = &upload.sink {
+            self.written_from.get_or_insert_with(now);
+        }
         if let Ok(sink) = &mut upload.sink {
             match sink.take(bytes) {
                 Ok(()) => upload.bytes += bytes.len() as u64,
@@ -141,20 +215,32 @@ impl Transfers {
         true
     }
 
-    /// All has come in; `false` if that was for somebody else.
-    pub fn end(&mut self, number: u32, channel: &mut Channel) -> bool {
+    /// The end of an upload. `false` if the channel is not one.
+    pub(crate) fn end(&mut self, number: u32, channel: &mut Channel) -> bool {
         let Some(Upload { id, sink, bytes }) = self.uploads.remove(&number) else {
             return false;
         };
         match sink.and_then(Sink::finish) {
-            Ok(()) => channel.send(&FromGuest::Done { id, bytes }),
+            Ok(received) => {
+                if let Some(received) = received {
+                    self.saved = received.stamps;
+                    if self.seen {
+                        wait_for_tick();
+                    }
+                    for files in received.checked.chunks(LISTING_PART) {
+                        let files = files.to_vec();
+                        channel.send(&FromGuest::Checked { id, files });
+                    }
+                }
+                channel.send(&FromGuest::Done { id, bytes });
+            }
             Err(failure) => channel.send_failure(id, failure),
         }
         true
     }
 
-    /// Sends a piece of each that goes out, while no more than `most` waits to be sent.
-    pub fn send(&mut self, channel: &mut Channel, most: usize) {
+    /// Sends a piece of each download, while no more than `most` bytes wait to be sent.
+    pub(crate) fn send(&mut self, channel: &mut Channel, most: usize) {
         let mut done = Vec::new();
         for (index, download) in self.downloads.iter_mut().enumerate() {
             let room = channel.room(download.channel).min(MAX_DATA);
@@ -173,7 +259,7 @@ impl Transfers {
                     channel.send_data(download.channel, &buffer[..count]);
                     download.bytes += count as u64;
                 }
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_temporary(&error) => {}
                 Err(error) => {
                     let step = "read".into();
                     channel.forget(download.channel);
@@ -190,7 +276,19 @@ impl Transfers {
     }
 }
 
-/// Everything but what is mounted; the workspace is, and counts.
+/// Without that, what was received in the tick in which a program starts would be compared.
+fn wait_for_tick() {
+    let received = now();
+    // A bound, because clocks can be set back.
+    for _ in 0..MOST_WAITS {
+        if now() > received {
+            return;
+        }
+        std::thread::sleep(WAIT);
+    }
+}
+
+/// Everything but mounts. The workspace is a mount, and is included.
 fn changeable(workspace: &str) -> Result<Scope, Failure> {
     let mounts = std::fs::read("/proc/self/mountinfo").step("read the list of mounts")?;
     let mounts = mounts.split(|byte| *byte == b'\n').filter_map(mount_point);
@@ -198,34 +296,13 @@ fn changeable(workspace: &str) -> Result<Scope, Failure> {
     Ok(Scope::around(mounts.filter(|mount| mount != workspace)))
 }
 
-/// Where a line of mountinfo says that something is mounted, relative to the root.
+/// The mount point in a line of mountinfo, relative to the root.
 fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = line
-        .split(|byte| *byte == b' ')
-        .nth(4)?
-        .strip_prefix(b"/")?;
-    let mut path = Vec::new();
-    while let [byte, after @ ..] = rest {
-        // A backslash and three octal digits stand for a byte that would be taken for a separator.
-        let octal = after
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match escaped.filter(|_| *byte == b'\\') {
-            Some(escaped) => {
-                path.push(escaped);
-                rest = &after[3..];
-            }
-            None => {
-                path.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    Some(path)
+    let path = line.split(|byte| *byte == b' ').nth(4)?;
+    Some(unescape(path.strip_prefix(b"/")?))
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, WouldBlock};
     matches!(error.kind(), Interrupted | WouldBlock)
 }
@@ -247,12 +324,12 @@ impl Sink {
         }
     }
 
-    fn finish(self) -> Result<(), Failure> {
+    /// The files of a whole tree.
+    fn finish(self) -> Result<Option<Received>, Failure> {
         match self {
-            Sink::Tree(receiver) if !receiver.is_complete() => {
-                Err(io::Error::from(Errno::PROTO)).step("take the files")
-            }
-            _ => Ok(()),
+            Sink::Tree(receiver) if receiver.is_complete() => Ok(Some(receiver.finish())),
+            Sink::Tree(_) => Err(io::Error::from(Errno::PROTO)).step("take the files"),
+            Sink::File(_) => Ok(None),
         }
     }
 }

@@ -3,19 +3,26 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::rule::Pattern;
+
 /// What kind of address it is. Everything but `Public` needs a rule that names the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
+    /// In no other class: an address on the Internet.
     Public,
+    /// This machine: 127.0.0.0/8 and `::1`.
     Loopback,
     /// RFC 1918, and unique local IPv6.
     Private,
+    /// 169.254.0.0/16, and fe80::/9 for IPv6.
     LinkLocal,
     /// 100.64.0.0/10, shared by the customers of a provider.
     CarrierGrade,
+    /// 224.0.0.0/4, and ff00::/8 for IPv6.
     Multicast,
     /// Where clouds hand out credentials.
     Metadata,
+    /// No address in particular: `0.0.0.0` and `::`.
     Unspecified,
     /// For documentation, for benchmarks, for nothing yet, or for tunnels.
     Reserved,
@@ -37,63 +44,66 @@ impl fmt::Display for Class {
     }
 }
 
-const METADATA_V4: [[u8; 4]; 5] = [
-    [169, 254, 169, 254],
-    [169, 254, 170, 2],
-    [169, 254, 170, 23],
-    [100, 100, 100, 200],
-    [168, 63, 129, 16],
+/// What is not public, by network. Where two overlap, the first one counts; the kinds that matter most
+/// come first, because a rule is described by the worst that it opens.
+#[rustfmt::skip]
+pub(crate) const RANGES: &[(IpAddr, u8, Class)] = &[
+    (v4(169, 254, 169, 254), 32, Class::Metadata),
+    (v4(169, 254, 170, 2), 32, Class::Metadata),
+    (v4(169, 254, 170, 23), 32, Class::Metadata),
+    (v4(100, 100, 100, 200), 32, Class::Metadata),
+    (v4(168, 63, 129, 16), 32, Class::Metadata),
+    (v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254]), 128, Class::Metadata),
+    (v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]), 128, Class::Metadata),
+    (v4(127, 0, 0, 0), 8, Class::Loopback),
+    (v6([0, 0, 0, 0, 0, 0, 0, 1]), 128, Class::Loopback),
+    (v4(0, 0, 0, 0), 32, Class::Unspecified),
+    (v6([0; 8]), 128, Class::Unspecified),
+    (v4(169, 254, 0, 0), 16, Class::LinkLocal),
+    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0]), 9, Class::LinkLocal),
+    (v4(10, 0, 0, 0), 8, Class::Private),
+    (v4(172, 16, 0, 0), 12, Class::Private),
+    (v4(192, 168, 0, 0), 16, Class::Private),
+    (v6([0xfc00, 0, 0, 0, 0, 0, 0, 0]), 7, Class::Private),
+    (v4(100, 64, 0, 0), 10, Class::CarrierGrade),
+    (v4(224, 0, 0, 0), 4, Class::Multicast),
+    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0]), 8, Class::Multicast),
+    (v4(0, 0, 0, 0), 8, Class::Reserved),
+    (v4(192, 0, 0, 0), 24, Class::Reserved),
+    (v4(192, 0, 2, 0), 24, Class::Reserved),
+    (v4(192, 88, 99, 0), 24, Class::Reserved),
+    (v4(198, 18, 0, 0), 15, Class::Reserved),
+    (v4(198, 51, 100, 0), 24, Class::Reserved),
+    (v4(203, 0, 113, 0), 24, Class::Reserved),
+    (v4(240, 0, 0, 0), 4, Class::Reserved),
+    // Teredo, benchmarks, ORCHID, documentation, 6to4: an address in another address, or none at all.
+    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0]), 23, Class::Reserved),
+    (v6([0x2001, 0x0db8, 0, 0, 0, 0, 0, 0]), 32, Class::Reserved),
+    (v6([0x2002, 0, 0, 0, 0, 0, 0, 0]), 16, Class::Reserved),
+    (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0]), 20, Class::Reserved),
+    // All but 2000::/3.
+    (v6([0; 8]), 3, Class::Reserved),
+    (v6([0x4000, 0, 0, 0, 0, 0, 0, 0]), 2, Class::Reserved),
+    (v6([0x8000, 0, 0, 0, 0, 0, 0, 0]), 1, Class::Reserved),
 ];
+
+const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+const fn v6(groups: [u16; 8]) -> IpAddr {
+    let [a, b, c, d, e, f, g, h] = groups;
+    IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h))
+}
 
 impl Class {
     /// The class of the address behind this one.
     pub fn of(address: IpAddr) -> Self {
-        match canonical(address) {
-            IpAddr::V4(address) => of_v4(address),
-            IpAddr::V6(address) => of_v6(address),
-        }
-    }
-}
-
-fn of_v4(address: Ipv4Addr) -> Class {
-    let octets = address.octets();
-    if METADATA_V4.contains(&octets) {
-        return Class::Metadata;
-    }
-    match octets {
-        [0, 0, 0, 0] => Class::Unspecified,
-        [127, ..] => Class::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Class::Private,
-        [169, 254, ..] => Class::LinkLocal,
-        [100, 64..=127, ..] => Class::CarrierGrade,
-        [224..=239, ..] => Class::Multicast,
-        [0, ..]
-        | [240..=255, ..]
-        | [192, 0, 0 | 2, _]
-        | [192, 88, 99, _]
-        | [198, 18..=19, ..]
-        | [198, 51, 100, _]
-        | [203, 0, 113, _] => Class::Reserved,
-        _ => Class::Public,
-    }
-}
-
-fn of_v6(address: Ipv6Addr) -> Class {
-    match address.segments() {
-        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
-            Class::Metadata
-        }
-        [0, 0, 0, 0, 0, 0, 0, 0] => Class::Unspecified,
-        [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
-        [0xfc00..=0xfdff, ..] => Class::Private,
-        [0xfe80..=0xfeff, ..] => Class::LinkLocal,
-        [0xff00..=0xffff, ..] => Class::Multicast,
-        // Teredo, benchmarks, ORCHID: an address in another address, or none at all.
-        [0x2001, 0..=0x01ff, ..] | [0x2001, 0x0db8, ..] | [0x3fff, 0..=0x0fff, ..] => {
-            Class::Reserved
-        }
-        [0x2000..=0x3fff, ..] => Class::Public,
-        _ => Class::Reserved,
+        let address = canonical(address);
+        let found = RANGES.iter().find(|(first, bits, _)| {
+            first.is_ipv4() == address.is_ipv4() && Pattern::first_of(address, *bits) == *first
+        });
+        found.map_or(Class::Public, |(_, _, class)| *class)
     }
 }
 
@@ -140,7 +150,7 @@ pub(crate) fn any_form(text: &str) -> Option<IpAddr> {
     if front.len() > 3 || front.iter().any(|part| *part > 255) {
         return None;
     }
-    let room = 8 * (4 - front.len() as u32);
+    let room = 8 * (4 - u32::try_from(front.len()).ok()?);
     if room < 32 && *last >= 1 << room {
         return None;
     }

@@ -1,8 +1,10 @@
-//! Why an entry is no host, and what was probably meant.
+//! Why an entry is not a valid host, and what was probably meant.
 
 use std::fmt;
 
-/// An entry that is no host, or no rule about hosts.
+use brig_reason::ReasonCode;
+
+/// An entry that is not a valid host, or not a valid rule about hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError {
     entry: String,
@@ -25,8 +27,8 @@ impl HostError {
     }
 
     /// The same for every such error.
-    pub fn code(&self) -> &'static str {
-        "input.host"
+    pub fn code(&self) -> ReasonCode {
+        ReasonCode::InputHost
     }
 
     /// The entry as it was given.
@@ -36,7 +38,11 @@ impl HostError {
 
     /// What is wrong, without what to do.
     pub fn message(&self) -> String {
-        format!("{} is no host: {}", quoted(&self.entry), self.problem)
+        format!(
+            "{} is not a valid host: {}",
+            quoted(&self.entry),
+            self.problem
+        )
     }
 
     /// What to do.

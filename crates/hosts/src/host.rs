@@ -10,24 +10,28 @@ use crate::name::{Name, ascii};
 /// A name or an address, in canonical form. The same bytes are judged, looked up and recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
+    /// A name, for DNS to look up.
     Name(Name),
+    /// An address. An IPv4 address inside an IPv6 address is held as IPv4.
     Address(IpAddr),
 }
 
 impl Host {
-    /// Reads a host without a port. IPv6 addresses may stand in brackets.
+    /// Reads a host without a port. IPv6 addresses may be in brackets.
     pub fn parse(text: &str) -> Result<Self, HostError> {
         if let Some(rest) = text.strip_prefix('[') {
             return (rest.strip_suffix(']'))
                 .filter(|inner| inner.contains(':'))
                 .and_then(any_form)
                 .map(Self::from)
-                .ok_or_else(|| HostError::new(text, "only an IPv6 address stands in brackets"));
+                .ok_or_else(|| {
+                    HostError::new(text, "only an IPv6 address is written in brackets")
+                });
         }
         if text.contains(':') {
             return (any_form(text))
                 .map(Self::from)
-                .ok_or_else(|| HostError::new(text, "it is no IPv6 address"));
+                .ok_or_else(|| HostError::new(text, "it is not an IPv6 address"));
         }
         let plain = match text.is_ascii() {
             true => text.to_ascii_lowercase(),

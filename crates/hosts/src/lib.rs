@@ -2,7 +2,8 @@
 //! the user's configuration, flags, and what a program inside the sandbox asks for.
 //!
 //! - [`Rule`]: an entry of a list. `host`, `*.domain` (any depth, not the domain itself), an
-//!   address, a network in CIDR form; with `:port`, `:*`, or nothing for 80 and 443.
+//!   address, a network in CIDR form; with `:port`, `:*`, or nothing for 80 and 443. With `/tcp` after
+//!   the port, any protocol may be spoken there; without, only TLS and HTTP that name the host.
 //! - [`Host`]: what a program wants to reach. A name in one canonical form, or an address.
 //! - [`canonical`] and [`Class`]: the address behind an address, and what kind it is.
 //!
@@ -23,10 +24,11 @@ mod error;
 mod host;
 mod name;
 mod published;
+mod reach;
 mod rule;
 
 pub use address::{Class, canonical};
 pub use error::HostError;
 pub use host::Host;
-pub use name::Name;
+pub use name::{Name, is_invisible};
 pub use rule::{Pattern, Ports, Rule, Warning};

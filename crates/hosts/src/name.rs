@@ -9,13 +9,33 @@ use crate::error::{HostError, quoted};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(String);
 
+/// Names under which clouds hand out credentials.
+const METADATA: [&str; 7] = [
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata",
+    "metadata.azure.internal",
+    "metadata.goog",
+    "metadata.google.internal",
+    "metadata.tencentyun.com",
+];
+
 impl Name {
+    /// Whether it is known as a name of a cloud's metadata service. Others may lead there, too: what
+    /// counts at a connection is the address.
+    pub fn is_metadata(&self) -> bool {
+        METADATA.contains(&self.as_str())
+    }
+
     /// The canonical form of a name. `entry` is what the error shows.
     pub(crate) fn parse(entry: &str, text: &str) -> Result<Self, HostError> {
         if let Some(odd) = text.chars().find(|c| is_invisible(*c)) {
             return Err(HostError::new(
                 entry,
-                format!("it holds the invisible character U+{:04X}", u32::from(odd)),
+                format!(
+                    "it contains the invisible character U+{:04X}",
+                    u32::from(odd)
+                ),
             ));
         }
         let ascii = ascii(entry, text)?;
@@ -25,10 +45,12 @@ impl Name {
         }
         if let Some(label) = name.split('.').find(|label| !is_label(label)) {
             return Err(if label.is_empty() {
-                HostError::new(entry, "a part of the name is empty")
-                    .fix("remove the dot that is too many")
+                HostError::new(entry, "a part of the name is empty").fix("remove the extra dot")
             } else {
-                HostError::new(entry, format!("{} is no part of a name", quoted(label)))
+                HostError::new(
+                    entry,
+                    format!("{} is not a valid part of a name", quoted(label)),
+                )
             });
         }
         // What ends in a number is read as an address by some, and as a name by others.
@@ -38,6 +60,7 @@ impl Name {
         Ok(Self(name.to_owned()))
     }
 
+    /// The name in canonical form: ASCII in lower case, without a dot at the end.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,12 +93,12 @@ pub(crate) fn ascii(entry: &str, text: &str) -> Result<String, HostError> {
         Err(_) if text.is_ascii() && !text.to_ascii_lowercase().contains("xn--") => {
             Err(HostError::new(
                 entry,
-                "a name is made of letters, digits, `-`, `_` and dots",
+                "a name consists of letters, digits, `-`, `_` and dots",
             ))
         }
         Err(_) => Err(HostError::new(
             entry,
-            "it is no internationalised name (IDNA)",
+            "it is not a valid internationalised name (IDNA)",
         )),
     }
 }
@@ -89,8 +112,9 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// IDNA drops these silently: two entries that look alike would be one, or one look like another.
-fn is_invisible(c: char) -> bool {
+/// Control characters, and what can't be seen. IDNA drops these silently: two entries that look alike would be one,
+/// or one look like another.
+pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'

@@ -1,4 +1,4 @@
-//! How wide a domain is: whether it belongs to one party, or to whoever asks.
+//! Whether a domain belongs to one party, or lets anyone publish.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

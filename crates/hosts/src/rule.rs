@@ -12,49 +12,79 @@ use crate::host::Host;
 use crate::name::Name;
 use crate::published::{is_published, is_registry};
 
-/// Which hosts, and on which ports. Reads back as it is shown.
+/// Which hosts, on which ports, and whether any protocol. Reads back as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {
     pattern: Pattern,
     ports: Ports,
+    /// `/tcp`: any protocol, not only TLS and HTTP with the host's name in them.
+    raw: bool,
 }
 
+/// After the port of a rule that allows any protocol.
+const RAW: &str = "/tcp";
+
+/// The hosts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pattern {
+    /// One name. Names below it are not included.
     Name(Name),
     /// Every name below the domain, not the domain itself.
     Below(Name),
+    /// One address.
     Address(IpAddr),
     /// All addresses with the same first bits.
     Network {
+        /// The lowest address of the network.
         first: IpAddr,
+        /// The length of the prefix: up to 32 for IPv4, up to 128 for IPv6.
         bits: u8,
     },
 }
 
+/// The ports of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ports {
     /// No port was written: 80 and 443.
     Web,
+    /// This port only.
     One(u16),
     /// `:*`
     Any,
 }
 
-/// Something a person should know about a rule that is sound.
+/// A warning about a valid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
+    /// What to know before the rule is used, for people to read.
     pub message: String,
 }
 
 impl Rule {
+    /// Reads an entry such as `example.com`, `*.example.com:8443` or `10.0.0.0/8:5432/tcp`. The
+    /// error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, HostError> {
         obvious_mistakes(text)?;
-        let (host, ports) = split_port(text)?;
+        let (rest, raw) = match text.strip_suffix(RAW) {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (host, ports) = split_port(text, rest)?;
+        let pattern = Pattern::parse(text, host)?;
+        if raw && ports == Ports::Web {
+            let example = Self {
+                ports: Ports::One(5432),
+                pattern,
+                raw,
+            };
+            return Err(HostError::new(text, "`/tcp` needs a port before it")
+                .fix(format!("write the port, as in `{example}`")));
+        }
         Ok(Self {
-            pattern: Pattern::parse(text, host)?,
+            pattern,
             ports,
+            raw,
         })
     }
 
@@ -68,15 +98,36 @@ impl Rule {
             80 | 443 if matches!(host, Host::Name(_)) => Ports::Web,
             port => Ports::One(port),
         };
-        Self { pattern, ports }
+        Self {
+            pattern,
+            ports,
+            raw: false,
+        }
     }
 
+    /// The narrowest rule for one host and port, with any protocol.
+    pub fn exactly_raw(host: &Host, port: u16) -> Self {
+        Self {
+            ports: Ports::One(port),
+            raw: true,
+            ..Self::exactly(host, port)
+        }
+    }
+
+    /// Which hosts the rule is about.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
+    /// Which ports the rule is about.
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// Whether the rule, as an entry of an allowlist, allows any protocol. In a blocklist it makes
+    /// no difference.
+    pub fn is_raw(&self) -> bool {
+        self.raw
     }
 
     /// Whether the rule, as an entry of an allowlist, lets this through.
@@ -91,30 +142,51 @@ impl Rule {
 
     /// Whether everything that the other rule allows is allowed by this one.
     pub fn covers(&self, other: &Rule) -> bool {
-        self.ports.cover(other.ports) && self.pattern.covers(&other.pattern)
+        (self.raw || !other.raw)
+            && self.ports.cover(other.ports)
+            && self.pattern.covers(&other.pattern)
     }
 
     /// What a person should know before the rule is used.
     pub fn warning(&self) -> Option<Warning> {
+        let opens = self.opens();
+        if let Some(mut message) = opens.and_then(|class| crate::reach::warning(self, class)) {
+            if matches!(self.pattern, Pattern::Network { bits: 0..8, .. }) {
+                message.push_str("; it is a large part of the whole network");
+            }
+            return Some(Warning { message });
+        }
         let (name, below) = match &self.pattern {
             Pattern::Name(name) => (name, false),
             Pattern::Below(name) => (name, true),
             Pattern::Network { bits: 0..8, .. } => {
                 return Some(Warning {
-                    message: format!("`{self}` opens a large part of the whole network"),
+                    message: format!("`{self}` allows a large part of the whole network"),
                 });
             }
-            _ => return None,
+            _ => return self.unchecked(),
         };
-        is_published(name, below).then(|| Warning {
+        let published = is_published(name, below).then(|| Warning {
             message: format!(
                 "anyone can publish at `{self}`: code in the sandbox can send data to anyone there"
+            ),
+        });
+        published.or_else(|| self.unchecked())
+    }
+
+    /// On ports where TLS and HTTP are spoken, any protocol means that nobody checks names.
+    fn unchecked(&self) -> Option<Warning> {
+        let web = self.ports.allow(80) || self.ports.allow(443);
+        (self.raw && web).then(|| Warning {
+            message: format!(
+                "names in TLS and HTTP are not checked for `{self}`: code can request any other name that the server also serves"
             ),
         })
     }
 }
 
 impl Ports {
+    /// Whether an allowlist with these ports allows this one.
     pub fn allow(self, port: u16) -> bool {
         match self {
             Ports::Web => port == 80 || port == 443,
@@ -123,6 +195,7 @@ impl Ports {
         }
     }
 
+    /// Whether a blocklist with these ports blocks this one. Without a port, it blocks every port.
     pub fn block(self, port: u16) -> bool {
         self == Ports::Web || self.allow(port)
     }
@@ -154,7 +227,7 @@ impl Pattern {
         }
         if host.contains('*') {
             return Err(
-                HostError::new(text, "`*` stands only for whole names in front")
+                HostError::new(text, "`*` is allowed only as the first label")
                     .fix("write `*.domain`"),
             );
         }
@@ -170,6 +243,7 @@ impl Pattern {
         }
     }
 
+    /// Whether the host is one of these. A name never matches an address, nor the reverse.
     pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {
             (Pattern::Name(own), Host::Name(name)) => own == name,
@@ -241,10 +315,11 @@ impl fmt::Display for Rule {
             Pattern::Network { first, bits } => write!(f, "{first}/{bits}")?,
         }
         match self.ports {
-            Ports::Web => Ok(()),
-            Ports::One(port) => write!(f, ":{port}"),
-            Ports::Any => f.write_str(":*"),
+            Ports::Web => {}
+            Ports::One(port) => write!(f, ":{port}")?,
+            Ports::Any => f.write_str(":*")?,
         }
+        f.write_str(if self.raw { RAW } else { "" })
     }
 }
 
@@ -276,10 +351,10 @@ fn obvious_mistakes(text: &str) -> Result<(), HostError> {
         return Err(wrong("it is empty").fix("remove the entry"));
     }
     if text.contains([',', '，', '、', ';']) {
-        return Err(wrong("it is several in one").fix("write one entry for each host"));
+        return Err(wrong("it contains more than one entry").fix("write one entry for each host"));
     }
     if text.contains(char::is_whitespace) {
-        return Err(wrong("it holds a space").fix("write one entry for each host"));
+        return Err(wrong("it contains a space").fix("write one entry for each host"));
     }
     if let Some((_, rest)) = text.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -287,24 +362,23 @@ fn obvious_mistakes(text: &str) -> Result<(), HostError> {
         return Err(wrong("it is a URL").fix(format!("write only the host: {}", quoted(host))));
     }
     if matches!(text, "*" | "**") || text.starts_with("*:") {
-        return Err(wrong("it would open the whole network")
+        return Err(wrong("it would allow the whole network")
             .fix("name the hosts, or set `defaults.network_default: allow` in a policy"));
     }
     if text.contains('@') {
-        return Err(wrong("it holds a user name").fix("write only the host"));
+        return Err(wrong("it contains a user name").fix("write only the host"));
     }
     Ok(())
 }
 
-fn split_port(text: &str) -> Result<(&str, Ports), HostError> {
+fn split_port<'a>(entry: &str, text: &'a str) -> Result<(&'a str, Ports), HostError> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let Some((host, after)) = rest.split_once(']') else {
-            return Err(HostError::new(text, "a `[` without its `]`"));
+            return Err(HostError::new(entry, "a `[` without its `]`"));
         };
         if !host.contains(':') {
-            return Err(
-                HostError::new(text, "only IPv6 stands in brackets").fix("remove the brackets")
-            );
+            return Err(HostError::new(entry, "only IPv6 is written in brackets")
+                .fix("remove the brackets"));
         }
         if after.is_empty() {
             return Ok((host, Ports::Web));
@@ -313,7 +387,7 @@ fn split_port(text: &str) -> Result<(&str, Ports), HostError> {
             Some(port) => (host, port),
             None => {
                 return Err(HostError::new(
-                    text,
+                    entry,
                     "something other than a port after `]`",
                 ));
             }
@@ -335,8 +409,8 @@ fn split_port(text: &str) -> Result<(&str, Ports), HostError> {
         .filter(|port| *port > 0)
         .map(|port| (host, Ports::One(port)))
         .ok_or_else(|| {
-            HostError::new(text, format!("{} is no port", quoted(port)))
-                .fix("a port is 1 to 65535, or `*`")
+            HostError::new(entry, format!("{} is not a valid port", quoted(port)))
+                .fix("a port is 1 to 65535, or `*`; `/tcp` after it allows any protocol")
         })
 }
 
@@ -344,14 +418,14 @@ fn network(text: &str, address: &str, bits: &str) -> Result<Pattern, HostError> 
     let Ok(address) = address.parse::<IpAddr>() else {
         let problem = match any_form(address) {
             Some(_) => "it is a network in an unusual form",
-            None => "it holds a path",
+            None => "it contains a path",
         };
         return Err(HostError::new(text, problem).fix("write only the host"));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
-    let sound = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|b| b.is_ascii_digit());
+    let valid = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|b| b.is_ascii_digit());
     let bits = match bits.parse::<u8>() {
-        Ok(bits) if sound && bits <= most => bits,
+        Ok(bits) if valid && bits <= most => bits,
         _ => {
             return Err(HostError::new(
                 text,
@@ -360,7 +434,7 @@ fn network(text: &str, address: &str, bits: &str) -> Result<Pattern, HostError> 
         }
     };
     if bits == 0 {
-        return Err(HostError::new(text, "it would open the whole network")
+        return Err(HostError::new(text, "it would allow the whole network")
             .fix("name the networks, or set `defaults.network_default: allow` in a policy"));
     }
     if canonical(address) != address {

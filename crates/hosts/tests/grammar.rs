@@ -34,6 +34,13 @@ fn sound_entries_read_back_the_same() {
         "_dns.example.com",
         "*.corp.internal",
         "*.internal",
+        "db.internal:5432/tcp",
+        "*.corp.internal:22/tcp",
+        "db.internal:*/tcp",
+        "10.0.0.1:5432/tcp",
+        "10.0.0.0/8:5432/tcp",
+        "[::1]:22/tcp",
+        "[fd00::/8]:22/tcp",
     ] {
         assert_eq!(rule(text).to_string(), text);
     }
@@ -128,6 +135,24 @@ fn what_is_no_rule_is_refused_with_its_entry() {
         "[a.com]",
         "xn--abc.com",
         "xn--a",
+        "db.internal/tcp",
+        "*.internal/tcp",
+        "10.0.0.1/tcp",
+        "10.0.0.0/8/tcp",
+        "::1/tcp",
+        "fd00::/8/tcp",
+        "[::1]/tcp",
+        "/tcp",
+        ":22/tcp",
+        "*:22/tcp",
+        "a.com:/tcp",
+        "a.com:0/tcp",
+        "a.com:22/TCP",
+        "a.com:22/udp",
+        "a.com:22/",
+        "a.com:22/tcp/tcp",
+        "a.com/tcp:22",
+        "tcp://a.com:22",
     ] {
         let error = Rule::parse(text).expect_err(text);
         assert_eq!(error.entry(), text);
@@ -153,7 +178,15 @@ fn a_refusal_says_what_to_write() {
             "write `10.0.0.0/8` for the network, or `10.1.0.0` alone",
         ),
         ("0x7f.1", "write `127.0.0.1`"),
-        ("pypi.org:0", "a port is 1 to 65535, or `*`"),
+        (
+            "pypi.org:0",
+            "a port is 1 to 65535, or `*`; `/tcp` after it allows any protocol",
+        ),
+        (
+            "db.internal/tcp",
+            "write the port, as in `db.internal:5432/tcp`",
+        ),
+        ("::1/tcp", "write the port, as in `[::1]:5432/tcp`"),
         ("*.com", "name the domains"),
     ] {
         assert_eq!(Rule::parse(text).expect_err(text).hint(), Some(hint));
@@ -193,6 +226,28 @@ fn wider_rules_cover_narrower_ones() {
     ] {
         assert!(rule(wide).covers(&rule(narrow)), "{wide} {narrow}");
         assert!(!rule(narrow).covers(&rule(wide)), "{narrow} {wide}");
+    }
+}
+
+#[test]
+fn any_protocol_is_allowed_only_where_the_rule_says_so() {
+    assert!(rule("a.b:22/tcp").is_raw());
+    assert!(!rule("a.b:22").is_raw());
+    assert!(rule("a.b:22/tcp").allows(&host("a.b"), 22));
+    assert!(!rule("a.b:22/tcp").allows(&host("a.b"), 23));
+    assert_ne!(rule("a.b:22/tcp"), rule("a.b:22"));
+    assert!(rule("a.b:22/tcp").covers(&rule("a.b:22")));
+    assert!(!rule("a.b:*").covers(&rule("a.b:22/tcp")));
+    assert!(rule("a.b:*/tcp").covers(&rule("a.b:22/tcp")));
+    // A block is a block, whatever is spoken.
+    assert!(rule("a.b:22/tcp").blocks(&host("a.b"), 22));
+    let exact = Rule::exactly_raw(&host("a.b"), 443);
+    assert_eq!(exact.to_string(), "a.b:443/tcp");
+    for warned in ["a.b:443/tcp", "a.b:80/tcp", "a.b:*/tcp", "10.0.0.1:443/tcp"] {
+        assert!(rule(warned).warning().is_some(), "{warned}");
+    }
+    for fine in ["a.b:22/tcp", "a.b:443", "10.0.0.1:443"] {
+        assert_eq!(rule(fine).warning(), None, "{fine}");
     }
 }
 
@@ -389,6 +444,7 @@ fn entry() -> impl Strategy<Value = String> {
         1 => prop::sample::select(vec![
             "*.", "*", ":", "/", "[", "]", "::", "@", "xn--", "0x", "com", "127", "8", "ü", "。",
             "ß", "\u{200d}", " ", ",", "%", "ffff", ":443", ":*", "A", "１",
+            "/tcp", ":22/tcp",
         ]).prop_map(str::to_owned),
         1 => any::<char>().prop_map(String::from),
     ];
@@ -403,12 +459,12 @@ proptest! {
         if let Ok(rule) = Rule::parse(&text) {
             let shown = rule.to_string();
             prop_assert!(shown.is_ascii());
-            prop_assert_eq!(Rule::parse(&shown).expect("shown form is sound"), rule);
+            prop_assert_eq!(Rule::parse(&shown).expect("shown form is valid"), rule);
         }
         if let Ok(host) = Host::parse(&text) {
             let shown = host.to_string();
             prop_assert!(shown.is_ascii() && !shown.bytes().any(|b| b <= b' ' || b == b',' || b == b'@'));
-            prop_assert_eq!(Host::parse(&shown).expect("shown form is sound"), host.clone());
+            prop_assert_eq!(Host::parse(&shown).expect("shown form is valid"), host.clone());
             prop_assert_eq!(Host::parse_with_port(&host.with_port(7), None).expect("with a port"), (host, 7));
         }
     }

@@ -22,6 +22,24 @@ pub fn set_attributes(mount: impl AsFd, attributes: u64, recursive: bool) -> io:
     )
 }
 
+/// Sets attributes on a mount and everything below it, and makes all of it private: nothing that is
+/// mounted, moved or unmounted where the mount was cloned from is seen here, or the other way round.
+///
+/// A clone of a shared mount is its peer, and a clone of a slave is another slave, also if the
+/// mounts of the whole namespace are made private later: each clone has to be told.
+pub fn restrict(tree: impl AsFd, attributes: u64) -> io::Result<()> {
+    set(
+        tree.as_fd().as_raw_fd(),
+        libc::mount_attr {
+            attr_set: attributes,
+            attr_clr: 0,
+            propagation: libc::MS_PRIVATE,
+            userns_fd: 0,
+        },
+        true,
+    )
+}
+
 /// Shows the files of a detached mount under the ids that `user_namespace` maps them to.
 pub fn map_ids(mount: impl AsFd, user_namespace: impl AsFd) -> io::Result<()> {
     set(

@@ -1,4 +1,4 @@
-//! What a process does to itself.
+//! Calls that change the calling process.
 
 use std::ffi::CString;
 use std::io;
@@ -7,17 +7,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_char;
 
-/// Gives every signal its default meaning and unblocks them all, as a fresh program expects.
+/// Resets all signals to their defaults and unblocks them, as a new program expects.
 pub fn reset_signals() -> io::Result<()> {
-    // SAFETY: sets dispositions to SIG_DFL and the mask to empty; no handler of ours runs.
+    // All zero: SIG_DFL, no flags, an empty mask.
+    let default = [0_u64; 4];
+    // SAFETY: sets dispositions to SIG_DFL and the mask to empty; no handler of ours runs. The array
+    // is as long as the kernel's structure, whose mask has 8 bytes.
     unsafe {
         for signal in 1..=libc::SIGRTMAX() {
-            // Fails for SIGKILL, SIGSTOP and the two that libc keeps to itself; they are default.
+            // Fails for SIGKILL, SIGSTOP and the two that libc reserves.
             libc::signal(signal, libc::SIG_DFL);
+        }
+        for signal in [32, 33] {
+            let none = std::ptr::null_mut::<u64>();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                none,
+                8_usize,
+            );
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         if libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the process independent of the caller's signal settings: a write beyond RLIMIT_FSIZE fails with EFBIG
+/// instead of a signal, and children can be waited for even if the caller ignored SIGCHLD. Executed programs
+/// get the defaults.
+pub fn own_signals() -> io::Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: the handler does nothing, so it may interrupt anything; the structure is a valid one
+    // with an empty mask.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        if libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
             return Err(io::Error::last_os_error());
         }
     }
@@ -45,8 +80,8 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Ends every other process of the namespace whose process 1 this is, in one step that no fork can
-/// outrun.
+/// Kills every other process of the PID namespace, atomically, so that none can escape by forking. Only for its
+/// process 1.
 pub fn kill_all_others() -> io::Result<()> {
     // SAFETY: both calls only take numbers.
     let result = unsafe {
@@ -62,7 +97,7 @@ pub fn kill_all_others() -> io::Result<()> {
     }
 }
 
-/// A session keyring of its own, so that none of the caller's keys are in reach.
+/// Joins a new session keyring, so that the caller's keys can't be reached.
 pub fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     // SAFETY: a null name asks for an anonymous keyring.
@@ -81,7 +116,7 @@ pub fn new_session_keyring() -> io::Result<()> {
 }
 
 /// Takes ownership of the `count` descriptors from 3 on that this program was started with.
-/// Answers once; after that they have their owners.
+/// Works once.
 pub fn take_inherited(count: usize) -> Option<Vec<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::SeqCst) {
@@ -99,16 +134,25 @@ pub fn take_inherited(count: usize) -> Option<Vec<OwnedFd>> {
         .collect()
 }
 
+/// Closes the descriptors from `first` to `last`. By its number: musl has no function for it.
+///
+/// # Safety
+/// Nothing may use a descriptor among them again.
+pub(crate) unsafe fn close_range(first: u32, last: u32) -> libc::c_long {
+    // SAFETY: the call takes three numbers; what they name is up to the caller.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }
+}
+
 /// Closes every descriptor but 0, 1, 2 and `kept`. For a process that was forked to become
 /// something else: whatever held the others must not be used.
 pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
     kept.sort_unstable();
     let mut from = 3;
-    // Descriptors are never negative, and not every kernel takes them for unsigned.
+    // Up to the largest positive number: not every kernel treats them as unsigned.
     for fd in kept.into_iter().chain([1 << 31]) {
         // SAFETY: callers own nothing else that they will use again, as documented.
-        if from < fd && unsafe { libc::close_range(from, fd - 1, 0) } < 0 {
+        if from < fd && unsafe { close_range(from, fd - 1) } < 0 {
             return Err(io::Error::last_os_error());
         }
         from = fd.saturating_add(1);
@@ -157,6 +201,14 @@ impl ChildUsage {
     }
 }
 
+/// Whether two processes (or threads) are known to have the same memory, not a copy of it.
+pub fn share_memory(one: u32, other: u32) -> bool {
+    const VM: libc::c_int = 1;
+    // SAFETY: a query that only takes numbers.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) };
+    order == 0
+}
+
 /// Waits for one child, or for any with `None`. `Ok(None)` with `block` off: nothing has ended.
 pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<(u32, ChildUsage)>> {
     let mut status = 0;
@@ -189,7 +241,8 @@ pub fn set_rlimit(resource: u32, value: u64) -> io::Result<()> {
         rlim_max: value,
     };
     // SAFETY: the kernel checks the number; the structure is a local.
-    let result = unsafe { libc::setrlimit(resource, &raw const limit) };
+    // `as _`: glibc and musl have different types for the number.
+    let result = unsafe { libc::setrlimit(resource as _, &raw const limit) };
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -197,18 +250,18 @@ pub fn set_rlimit(resource: u32, value: u64) -> io::Result<()> {
     }
 }
 
-/// Makes all addresses that share their first `bits` with `first` lead to this network namespace
-/// itself: an address of the loopback interface stands for its whole network.
-pub fn add_loopback_range(first: [u8; 4], bits: u8) -> io::Result<()> {
-    let bits = u32::from(bits.min(32));
-    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0).to_be_bytes();
+/// Gives the loopback interface one more address.
+pub fn add_loopback_address(address: [u8; 4]) -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
-    for (call, bytes) in [(libc::SIOCSIFADDR, first), (libc::SIOCSIFNETMASK, mask)] {
+    for (call, bytes) in [
+        (libc::SIOCSIFADDR, address),
+        (libc::SIOCSIFNETMASK, [255; 4]),
+    ] {
         // SAFETY: all-zero is a valid `ifreq` and `sockaddr_in`; the name stays null-terminated; a
         // `sockaddr_in` is as large as the `sockaddr` whose place it takes.
         let result = unsafe {
@@ -221,7 +274,7 @@ pub fn add_loopback_range(first: [u8; 4], bits: u8) -> io::Result<()> {
             address.sin_addr.s_addr = u32::from_ne_bytes(bytes);
             request.ifr_ifru.ifru_addr =
                 std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address);
-            libc::ioctl(socket.as_raw_fd(), call, &raw const request)
+            libc::ioctl(socket.as_raw_fd(), call as libc::Ioctl, &raw const request)
         };
         if result < 0 {
             return Err(io::Error::last_os_error());
@@ -245,7 +298,11 @@ pub fn loopback_up() -> io::Result<()> {
         request.ifr_name[0] = b'l' as c_char;
         request.ifr_name[1] = b'o' as c_char;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as libc::Ioctl,
+            &raw const request,
+        )
     };
     if result < 0 {
         Err(io::Error::last_os_error())

@@ -1,6 +1,9 @@
-//! Seccomp filters: rules in, a program for the kernel out.
+//! Compiles seccomp rules to a BPF program.
+//!
+//! Not with `seccompiler`, which the tests compare with: it has no notifications, and emits a list of
+//! comparisons, which makes every start slower.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -10,7 +13,7 @@ pub enum Action {
     Allow,
     Errno(u16),
     Kill,
-    /// The call waits for what is decided outside; see [`crate::notify`].
+    /// The call waits for an answer; see [`crate::notify`].
     Notify,
 }
 
@@ -25,7 +28,7 @@ impl Action {
     }
 }
 
-/// All 64 bits of an argument, masked, must have this value.
+/// All 64 bits of an argument, masked, must equal this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
     pub argument: u8,
@@ -33,7 +36,7 @@ pub struct Test {
     pub value: u64,
 }
 
-/// The first rule of a system call whose tests all hold decides.
+/// The first rule of a system call whose tests all match decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub call: u32,
@@ -41,7 +44,7 @@ pub struct Rule {
     pub action: Action,
 }
 
-/// A machine as seccomp sees it.
+/// An architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     X86_64,
@@ -65,8 +68,10 @@ impl Arch {
     }
 }
 
-/// From here on numbers belong to the x32 ABI.
+/// Set in the call numbers of the x32 ABI.
 const X32_BIT: u32 = 0x4000_0000;
+/// Calls of the x32 ABI don't exist.
+const UNKNOWN: Action = Action::Errno(libc::ENOSYS as u16);
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -88,8 +93,8 @@ fn instruction(code: u16, yes: usize, no: usize, k: u32) -> u64 {
 /// Compiles rules into a program. Calls of another architecture kill; calls that no rule names
 /// get `default`.
 ///
-/// The program is a search tree over the call numbers. The kernel runs a new filter once for every
-/// call there is, to see which are always allowed: a list would make each start slow.
+/// The program is a binary search over the call numbers. The kernel runs a new filter once for every call
+/// number, to cache those that are always allowed, so a linear list would slow down each start.
 pub fn compile(arch: Arch, rules: &[Rule], default: Action) -> Vec<u64> {
     let mut out = vec![
         instruction(LOAD, 0, 0, ARCH),
@@ -121,28 +126,87 @@ fn segments(arch: Arch, rules: &[Rule], default: Action) -> Vec<Segment> {
         add(*call + 1, otherwise.clone());
     }
     if arch == Arch::X86_64 {
-        add(X32_BIT, otherwise);
+        // A filter that allows by default must not allow the same calls under other numbers.
+        add(
+            X32_BIT,
+            match default {
+                Action::Allow => vec![instruction(RETURN, 0, 0, UNKNOWN.code())],
+                _ => otherwise,
+            },
+        );
     }
+    // Adjacent segments with equal code are merged, because every instruction costs time at each start.
+    segments.dedup_by(|next, before| next.1 == before.1);
     segments
 }
 
+/// A search tree over the segments. Written from its end, because jumps only lead forwards: what several segments
+/// have in common is there once, as long as a jump reaches it.
 fn search(segments: &[Segment]) -> Vec<u64> {
-    let [(_, only)] = segments else {
-        let (low, high) = segments.split_at(segments.len() / 2);
-        let (below, above) = (search(low), search(high));
-        // Conditional jumps are short: a far half is reached by a plain one.
-        let mut out = match u8::try_from(below.len()) {
-            Ok(_) => vec![instruction(AT_LEAST, below.len(), 0, high[0].0)],
-            Err(_) => vec![
-                instruction(AT_LEAST, 0, 1, high[0].0),
-                instruction(JUMP, 0, 0, below.len() as u32),
-            ],
+    let mut tree = Tree::default();
+    let entry = tree.add(segments);
+    assert_eq!(entry + 1, tree.reversed.len(), "the entry is written last");
+    tree.reversed.reverse();
+    tree.reversed
+}
+
+/// A conditional jump skips at most this many instructions.
+const FARTHEST: usize = 255;
+/// Shared code that is farther away is written again. Leaves room for the rules between it and who jumps there.
+const FARTHEST_SHARED: usize = 192;
+
+/// Places are counted from the end of the program.
+#[derive(Default)]
+struct Tree<'a> {
+    reversed: Vec<u64>,
+    /// Where the code of a segment begins, the last time it was written.
+    written: HashMap<&'a [u64], usize>,
+}
+
+impl<'a> Tree<'a> {
+    /// Returns where the code for these segments begins.
+    fn add(&mut self, segments: &'a [Segment]) -> usize {
+        let [(_, only)] = segments else {
+            let (low, high) = segments.split_at(segments.len() / 2);
+            let above = self.add(high);
+            let below = self.add(low);
+            let above = self.near(above, 2);
+            let below = self.near(below, 1);
+            let (yes, no) = (self.distance(above), self.distance(below));
+            return self.push(instruction(AT_LEAST, yes, no, high[0].0));
         };
-        out.extend(below);
-        out.extend(above);
-        return out;
-    };
-    only.clone()
+        match self.written.get(&only[..]) {
+            Some(place) if self.distance(*place) <= FARTHEST_SHARED => *place,
+            _ => {
+                for code in only.iter().rev() {
+                    self.push(*code);
+                }
+                let place = self.reversed.len() - 1;
+                self.written.insert(only, place);
+                place
+            }
+        }
+    }
+
+    /// A place that a conditional jump reaches from here, with `room` for what is written in between.
+    fn near(&mut self, place: usize, room: usize) -> usize {
+        let distance = self.distance(place);
+        if distance + room <= FARTHEST {
+            return place;
+        }
+        let distance = u32::try_from(distance).expect("a program is shorter than a jump can be");
+        self.push(instruction(JUMP, 0, 0, distance))
+    }
+
+    /// What the next instruction has to skip to get there.
+    fn distance(&self, place: usize) -> usize {
+        self.reversed.len() - place - 1
+    }
+
+    fn push(&mut self, code: u64) -> usize {
+        self.reversed.push(code);
+        self.reversed.len() - 1
+    }
 }
 
 fn decide(rules: &[&Rule], default: Action) -> Vec<u64> {
@@ -169,7 +233,7 @@ fn decide(rules: &[&Rule], default: Action) -> Vec<u64> {
     out
 }
 
-/// The filter machine has 32-bit words: a test becomes one for each half that matters.
+/// BPF has 32-bit words, so a test becomes one for each half that matters.
 fn halves(test: &Test) -> Vec<(u32, u32, u32)> {
     let offset = ARGUMENTS + 8 * u32::from(test.argument);
     let low = (offset, test.mask as u32, test.value as u32);
@@ -184,8 +248,7 @@ fn halves(test: &Test) -> Vec<(u32, u32, u32)> {
         .collect()
 }
 
-/// Whether this process could put itself under a filter: the kernel then looks for the program
-/// before anything else.
+/// Whether the kernel supports filters: then it reads the program before it checks anything else.
 pub fn available() -> bool {
     // SAFETY: a null program is never read from; the call fails either way.
     let result = unsafe {
@@ -199,15 +262,15 @@ pub fn available() -> bool {
     result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
-/// Puts this process and all its children under a filter for good. Needs no_new_privs.
+/// Installs a filter for this process and all its children, permanently. Needs no_new_privs.
 pub fn install(program: &[u64]) -> io::Result<()> {
     set_filter(program, 0).map(drop)
 }
 
-/// The same with a filter that notifies: whoever holds the descriptor decides. When nobody does
-/// any more, the calls fail.
+/// The same with a filter that notifies. The holder of the returned listener answers. Once it is closed, the
+/// calls fail.
 pub fn install_listened(program: &[u64]) -> io::Result<OwnedFd> {
-    // While somebody decides, a signal must not interrupt the call and make it ask again.
+    // While a call is being answered, a signal must not interrupt it, because it would be repeated.
     let killable = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     let fd = match set_filter(program, listener | killable) {

@@ -53,7 +53,7 @@ fn start() -> (u32, Listener) {
 fn become_true(socket: OwnedFd, other: OwnedFd) -> io::Result<()> {
     drop(other);
     rustix::thread::set_no_new_privs(true)?;
-    let listener = seccomp::install_listened(&exec_filter(false))?;
+    let listener = seccomp::install_listened(&exec_filter(false, &[]))?;
     let descriptors = [listener.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
@@ -86,13 +86,20 @@ fn receive(socket: &OwnedFd) -> OwnedFd {
 fn answered(listener: &Listener, child: u32) -> i32 {
     let waiting = listener.receive().unwrap().unwrap();
     assert_eq!(waiting.thread, child);
-    let Call::Exec { path, folder, .. } = waiting.call else {
+    let Call::Exec {
+        path, directory, ..
+    } = waiting.call
+    else {
         panic!("{waiting:?}");
     };
     let mut text = [0; 10];
     assert_eq!(read_memory(child, path, &mut text).unwrap(), text.len());
-    assert_eq!((&text, folder), (b"/bin/true\0", None));
-    assert!(listener.waits(waiting.id));
+    assert_eq!((&text, directory), (b"/bin/true\0", None));
+    assert!(listener.is_pending(waiting.id));
+    listener.answer(waiting.id, Answer::Continue).unwrap();
+    // The program that was started says so, before any code of its own.
+    let waiting = listener.receive().unwrap().unwrap();
+    assert_eq!((waiting.thread, waiting.call), (child, Call::Started));
     listener.answer(waiting.id, Answer::Continue).unwrap();
     ended(child)
 }

@@ -38,7 +38,7 @@ fn main() {
         let began = Instant::now();
         let report = runtime.block_on(session.run(vec!["/bin/true".into()]));
         let took = began.elapsed();
-        let status = report.expect("a report").status;
+        let status = report.expect("a report").status();
         assert_eq!(status, ExecutionStatus::Completed);
         took
     };
@@ -133,6 +133,11 @@ struct Stats {
 impl Stats {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a length"
+        )]
         let at = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
         Self {
             best: at(0.0),

@@ -1,26 +1,43 @@
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use brig_sandbox::link::{GuestInstance, Stream};
-use brig_sandbox::{Backend, Controls, Error, Finding, Instance, Limits, Plan, Result};
-use brig_wire::{Hello, Place, VERSION};
+use brig_guest_host::link::{GuestInstance, Stream};
+use brig_sandbox::backend::{BackendKind, StateKind};
+use brig_sandbox::{
+    Backend, BackendId, Capabilities, Error, Finding, Instance, Language, Plan, Result,
+    SessionConfig, Unavailable,
+};
+use brig_wire::{Hello, RootSource, VERSION};
 use tokio::net::UnixStream;
 
 use crate::guard::{NativeGuard, Starting};
 use crate::host::Host;
-use crate::identity::Identity;
-use crate::limits::Means;
-use crate::{commands, interpreters, limits, network, root, spawn};
+use crate::limits::LimitMechanisms;
+use crate::{commands, detached, interpreters, limits, nesting, network, root, spawn};
+
+/// What can be said of the backend without a machine to look at. It has no options.
+pub static KIND: BackendKind = BackendKind {
+    name: "native",
+    title: "Native",
+    options: &[],
+    settings: &[],
+    mounts_scripts: true,
+};
+
+pub(crate) static ID: BackendId = BackendId::of(KIND.name);
 
 /// Where programs find their files.
-pub const WORKSPACE: &str = "/workspace";
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// Each is a mount that is copied for every execution. This many take a quarter of a second.
+const MOST_HIDDEN: usize = 4000;
 
-/// How long the processes of a dead owner get to end, before their group is left to the next sweep.
-const SWEEP_LOOKS: u32 = 100;
+/// How long the processes of a dead owner may take to end, before their group is left to the next sweep.
+const SWEEP_TRIES: u32 = 100;
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 
-/// Sandboxes made of namespaces of this machine's kernel.
+/// Sandboxes in Linux namespaces.
 #[derive(Debug, Default)]
 pub struct NativeBackend {
     host: OnceLock<Host>,
@@ -28,17 +45,18 @@ pub struct NativeBackend {
 }
 
 impl NativeBackend {
+    /// The kernel of this machine, looked at when it is first needed.
     pub fn new() -> Self {
         spawn::prepare();
         Self::default()
     }
 
-    /// As on a kernel that can't stack layers. Only tests need it: it does the same, slower.
+    /// As on a kernel without overlays. Only for tests.
     #[doc(hidden)]
     pub fn with_copied_layers() -> Self {
         let host = Host {
             overlay_layers: false,
-            ..Host::look()
+            ..Host::detect()
         };
         Self {
             host: host.into(),
@@ -46,53 +64,91 @@ impl NativeBackend {
         }
     }
 
-    /// What was found on this machine, good or missing.
-    pub fn report(&self) -> Vec<Finding> {
-        self.host().findings()
-    }
-
     fn host(&self) -> &Host {
-        self.host.get_or_init(Host::look)
+        self.host.get_or_init(Host::detect)
     }
 }
 
 #[async_trait]
 impl Backend for NativeBackend {
-    fn name(&self) -> &'static str {
-        "native"
+    fn id(&self) -> &BackendId {
+        &ID
     }
 
-    fn controls(&self, limits: &Limits) -> Controls {
-        limits::controls(self.host(), limits)
+    fn kind(&self) -> &'static BackendKind {
+        &KIND
     }
 
-    fn copies_layers(&self) -> bool {
-        !self.host().overlay_layers
+    async fn probe(&self, config: &SessionConfig) -> Result<Capabilities, Unavailable> {
+        let host = self.host();
+        let mut capabilities = Capabilities::new(limits::controls(host, &config.limits));
+        capabilities.state = match host.overlay_layers {
+            true => StateKind::Layered,
+            false => StateKind::Copied,
+        };
+        capabilities.pins_names = true;
+        capabilities.most_hidden = MOST_HIDDEN;
+        Ok(capabilities)
+    }
+
+    async fn findings(&self, state: Option<&Path>) -> Vec<Finding> {
+        self.host().findings(state)
+    }
+
+    fn languages(&self, plan: &Plan) -> Option<Vec<Language>> {
+        let found = interpreters::find(plan).ok()?.in_sandbox();
+        let there = |language: &Language| found.get(*language).is_some();
+        Some(Language::ALL.into_iter().filter(there).collect())
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        self.start(plan).await.map_err(nesting::explain)
+    }
+
+    async fn sweep(&self) -> Result<usize> {
+        let cgroups = &self.host().cgroups;
+        let mut swept = cgroups.sweep();
+        let mut removed = swept.removed;
+        for _ in 0..SWEEP_TRIES {
+            if swept.busy == 0 {
+                break;
+            }
+            tokio::time::sleep(SWEEP_PAUSE).await;
+            swept = cgroups.sweep();
+            removed += swept.removed;
+        }
+        Ok(removed)
+    }
+}
+
+impl NativeBackend {
+    async fn start(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let host = self.host();
-        let means = Means::choose(host, plan.limits());
-        let identity = Identity::of_caller();
+        let mechanisms = LimitMechanisms::choose(host, plan.limits());
         let interpreters = interpreters::find(plan)?;
-        let (mut setup, mut inherited) = root::plan(host, plan, &identity, &interpreters)?;
-        let mut confine = limits::confine(host, &means, plan);
-        let judge = commands::judge(plan, &interpreters)?;
-        if let Some(judge) = &judge {
-            commands::apply(judge, &mut setup, &mut confine, &mut inherited)?;
+        let (identity, mut detached) = detached::open(plan)?;
+        let ending = std::mem::take(&mut detached.ending);
+        let (mut setup, mut inherited) =
+            root::plan(host, plan, &identity, detached, &interpreters)?;
+        let folders = limits::folders(host, plan, &interpreters);
+        let mut confine = limits::confine(host, &mechanisms, plan, &interpreters);
+        let decider = commands::decider(plan, &interpreters)?;
+        if let Some(decider) = &decider {
+            let mediated = limits::mediated_calls(folders);
+            commands::apply(decider, &mut setup, &mut confine, &mut inherited, mediated)?;
         }
         let hello = Hello {
             version: VERSION,
             confine,
-            place: Place::Own(setup.into()),
+            root: RootSource::Setup(setup.into()),
             workspace: WORKSPACE.into(),
         };
 
-        let mut env = brig_sandbox::doors::env(plan);
+        let mut env = brig_guest_host::listeners::env(plan);
         env.extend(interpreters.env(plan));
-        let group = means.create_group(&host.cgroups, plan.limits())?;
-        let spawned = spawn::start(&identity, &means, group, inherited).await?;
-        // While the guest builds its place there is time to look for what dead owners left.
+        let group = mechanisms.create_group(&host.cgroups, plan.limits())?;
+        let spawned = spawn::start(&identity, &mechanisms, group, inherited).await?;
+        // While the guest sets up the sandbox, there is time to remove what dead owners have left.
         if self.swept.set(()).is_ok() {
             self.sweep().await?;
         }
@@ -105,11 +161,12 @@ impl Backend for NativeBackend {
             Starting {
                 gate: spawned.gate,
                 handoff: spawned.handoff,
-                judge,
+                decider,
             },
-            &means,
+            &mechanisms,
             plan,
-            host.overlay_layers,
+            host,
+            identity,
         );
         let instance = GuestInstance::start(
             guard,
@@ -123,30 +180,19 @@ impl Backend for NativeBackend {
             env,
         )
         .await?;
-        if !plan.network().is_on() {
-            return Ok(Box::new(instance));
-        }
-        match network::serve(plan, instance.guard().take_doors()) {
-            Ok(network) => Ok(Box::new(instance.with_network(network))),
+        drop(ending);
+        match network::serve(plan, instance.guard().take_sockets()) {
+            Ok((network, sink, tools)) => {
+                instance.guard().watch_packets(sink);
+                let program = tools.is_some().then_some(brig_guest_image::TOOL);
+                let instance = instance.with_network(network);
+                let instance = instance.with_tools(tools, program).await?;
+                Ok(Box::new(instance))
+            }
             Err(error) => {
                 instance.destroy().await?;
                 Err(error)
             }
         }
-    }
-
-    async fn sweep(&self) -> Result<usize> {
-        let cgroups = &self.host().cgroups;
-        let mut swept = cgroups.sweep();
-        let mut removed = swept.removed;
-        for _ in 0..SWEEP_LOOKS {
-            if swept.busy == 0 {
-                break;
-            }
-            tokio::time::sleep(SWEEP_PAUSE).await;
-            swept = cgroups.sweep();
-            removed += swept.removed;
-        }
-        Ok(removed)
     }
 }

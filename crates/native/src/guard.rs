@@ -1,118 +1,161 @@
-//! Watching over one instance from outside: limits, the end of it, its files.
+//! Watches one instance: its limits, its end, its files.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use brig_linux::clone::{Child, Gate};
-use brig_sandbox::link::{Guard, Mark};
+use brig_guest_host::link::{Guard, Mark, Written};
+use brig_layers::{Accesses, Unchanged, mirror_seen};
+use brig_linux::access::AccessTimes;
+use brig_linux::clone::Child;
+use brig_linux::gate::Gate;
 use brig_sandbox::{Attempts, Error, KillReason, Plan, Result};
-use rustix::io::Errno;
+use brig_wire::{KernelIdentity, Writers};
 
-use crate::cgroup::Group;
-use crate::gate::{CommandGate, Judge};
-use crate::limits::Means;
-use crate::{handoff, tree};
+use crate::cgroup::{GROUP_PATIENCE, Group, is_busy};
+use crate::gate::{CommandDecider, CommandGate};
+use crate::host::Host;
+use crate::identity::Identity;
+use crate::limits::LimitMechanisms;
+use crate::network::Sockets;
+use crate::sink::Sink;
+use crate::{handoff, tree, unaccepted};
 
-/// How often counters are looked at while something runs.
-const LOOK: Duration = Duration::from_millis(25);
+/// The time between two samples while something runs.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Every so many looks, at what a glance misses.
+/// The least time between two samples, where memory is watched and little of it is left.
+const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+
+/// After a sample that took long the next one waits so many times as long, but no longer than usual.
+const SAMPLING_SHARE: u32 = 4;
+
+/// How fast one CPU fills memory, at most: the kernel has to clear every page first.
+const FILLED_PER_MILLISECOND: u64 = 4 << 20;
+
+/// Every so many samples, a more expensive one.
 const THOROUGH: u64 = 4;
 
-/// A program that is refused this many processes is a bomb.
+/// A program with this many failed forks is a fork bomb.
 const BOMB: u64 = 1000;
 
-/// Or one that stays at the limit for this many looks.
-const CROWDED_LOOKS: u32 = 40;
+/// So is one that is at the limit of processes in every sample of this time.
+const FULL_TIME: Duration = Duration::from_secs(1);
 
-/// Dropped without having been released, the process ends first, so that its group is free to go.
+/// If it is dropped without having been released, the process is killed first, so that its group can be
+/// removed.
 #[derive(Debug)]
-pub struct NativeGuard {
+pub(crate) struct NativeGuard {
     process: Child,
     group: Option<Group>,
     /// Until the guest is ready.
     starting: Mutex<Option<Starting>>,
-    /// The writable file system and the private workspace, once handed out.
-    places: Mutex<Option<Places>>,
-    /// Sockets of its network, until they are served.
-    doors: Mutex<Vec<OwnedFd>>,
-    /// Where commands are watched, if they are.
+    /// What the guest has handed out to be measured and saved.
+    directories: Mutex<Option<GuestDirectories>>,
+    /// Sockets of its network, before they are served.
+    sockets: Mutex<Sockets>,
+    /// Reads packets to addresses outside.
+    sink: OnceLock<Sink>,
+    /// Only where commands are watched.
     gate: Mutex<Option<CommandGate>>,
     memory_limit: u64,
+    /// How many CPUs its processes can use at once.
+    cpus: u32,
     process_limit: u32,
     cgroup_memory: bool,
     cgroup_pids: bool,
-    /// Whether the workspace is a folder of the host, which saves itself.
+    /// Whether the workspace is a host directory, which need not be saved.
     host_workspace: bool,
     overlay: bool,
     disk_limit: u64,
     peak: AtomicU64,
+    /// CPU time of processes, without a control group.
+    cpu: Mutex<tree::CpuTimes>,
     /// Whether an execution was counted already.
     counted: AtomicBool,
-    /// Held while the workspace is mirrored.
-    saving: Arc<tokio::sync::Mutex<()>>,
-    /// Whether everything is freed. Held while that is being done, which may be given up and taken
-    /// up again.
+    /// Whether programs can't access files unseen: the filter refuses `O_NOATIME`.
+    filtered: bool,
+    /// Locked while the workspace is mirrored. Nothing before the first time.
+    saving: Arc<tokio::sync::Mutex<Option<Accesses>>>,
+    /// Whether everything is freed. Locked meanwhile: a caller may give up, and another one continue.
     released: tokio::sync::Mutex<bool>,
+    /// Reserves its id until it is gone.
+    identity: Identity,
 }
 
-/// What only the start of a guest needs.
+/// What is only needed until the guest is ready.
 #[derive(Debug)]
-pub struct Starting {
+pub(crate) struct Starting {
     pub gate: Gate,
-    /// Where the guest hands descriptors out.
+    /// Where the guest hands out descriptors.
     pub handoff: OwnedFd,
-    /// Decides on commands, if there is something to decide.
-    pub judge: Option<Judge>,
+    /// Only if the policy has command lists.
+    pub decider: Option<CommandDecider>,
 }
 
 #[derive(Debug)]
-struct Places {
+struct GuestDirectories {
+    /// The writable file system.
     disk: OwnedFd,
     workspace: OwnedFd,
 }
 
 impl NativeGuard {
-    pub fn new(
+    pub(crate) fn new(
         process: Child,
         group: Option<Group>,
         starting: Starting,
-        means: &Means,
+        mechanisms: &LimitMechanisms,
         plan: &Plan,
-        overlay_layers: bool,
+        host: &Host,
+        identity: Identity,
     ) -> Self {
         Self {
             process,
             group,
             starting: Mutex::new(Some(starting)),
-            places: Mutex::new(None),
-            doors: Mutex::default(),
+            directories: Mutex::new(None),
+            sockets: Mutex::default(),
+            sink: OnceLock::new(),
             gate: Mutex::new(None),
             memory_limit: plan.limits().memory_bytes.value,
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a positive number of CPUs"
+            )]
+            cpus: plan.limits().cpus.value.ceil() as u32,
             process_limit: plan.limits().processes.value,
-            cgroup_memory: means.cgroup_memory,
-            cgroup_pids: means.cgroup_pids,
+            cgroup_memory: mechanisms.cgroup_memory,
+            cgroup_pids: mechanisms.cgroup_pids,
             host_workspace: plan.workspace().is_some(),
-            overlay: overlay_layers && !plan.layers().is_empty(),
+            overlay: host.overlay_layers && !plan.initial().directories().is_empty(),
+            filtered: host.seccomp,
             disk_limit: plan.limits().disk_bytes.value,
             peak: AtomicU64::new(0),
+            cpu: Mutex::default(),
             counted: AtomicBool::new(false),
             saving: Arc::default(),
             released: tokio::sync::Mutex::new(false),
+            identity,
         }
     }
 
     /// The sockets that the guest has opened for its network.
-    pub fn take_doors(&self) -> Vec<OwnedFd> {
-        std::mem::take(&mut lock(&self.doors))
+    pub(crate) fn take_sockets(&self) -> Sockets {
+        std::mem::take(&mut lock(&self.sockets))
     }
 
-    fn places(&self) -> MutexGuard<'_, Option<Places>> {
-        lock(&self.places)
+    /// To be called once.
+    pub(crate) fn watch_packets(&self, sink: Sink) {
+        let _ = self.sink.set(sink);
+    }
+
+    fn directories(&self) -> MutexGuard<'_, Option<GuestDirectories>> {
+        lock(&self.directories)
     }
 
     fn memory_reason(&self) -> KillReason {
@@ -122,25 +165,39 @@ impl NativeGuard {
         }
     }
 
-    /// One look at the tree where no control group holds the limit: bytes, as far as nobody else
-    /// counts them, and processes.
-    async fn look_at_tree(&self, thorough: bool) -> (u64, u32) {
+    /// Bytes of connections that nobody has accepted, which no control group counts.
+    async fn unaccepted(&self) -> u64 {
+        let pid = self.process.pid();
+        if !unaccepted::may_be_much(pid) {
+            return 0;
+        }
+        // Listing them may take long; timers must not wait for it.
+        let counted = tokio::task::spawn_blocking(move || unaccepted::bytes(pid)).await;
+        counted.unwrap_or(0)
+    }
+
+    /// Memory and number of processes, where no control group enforces the limit.
+    async fn sample_tree(&self, thorough: bool) -> (u64, u32) {
         let members = tree::members(self.process.pid());
-        // The guest and its keeper are not the program's.
-        let processes = (members.len() as u32).saturating_sub(2);
+        // Without the guest, which is the first one.
+        lock(&self.cpu).sample(members.get(1..).unwrap_or_default());
+        // Without the guest and the keeper.
+        let processes = u32::try_from(members.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(2);
         if self.cgroup_memory {
             return (0, processes);
         }
         let files = self
-            .places()
+            .directories()
             .as_ref()
-            .map_or(0, |places| tree::used_bytes(&places.disk));
+            .map_or(0, |directories| tree::used_bytes(&directories.disk));
         let mut memory = files + tree::resident(&members);
         if thorough {
             memory = memory.max(files + tree::claimed(&members));
         }
         if memory > self.memory_limit {
-            // Timers must not wait for what the kernel takes to count.
+            // In a thread: counting takes the kernel long, and timers must not wait.
             let exact = tokio::task::spawn_blocking(move || tree::exact(&members)).await;
             memory = exact.map_or(memory, |exact| files + exact);
         }
@@ -151,35 +208,42 @@ impl NativeGuard {
 
 #[async_trait]
 impl Guard for NativeGuard {
-    fn ready(&self) -> Result<()> {
-        let Some(Starting { handoff, judge, .. }) = lock(&self.starting).take() else {
+    fn ready(&self, _kernel: Option<&KernelIdentity>) -> Result<()> {
+        let Some(Starting {
+            handoff, decider, ..
+        }) = lock(&self.starting).take()
+        else {
             return Ok(());
         };
-        let (mut places, mut doors) = (Vec::new(), Vec::new());
-        // Each kind once; whatever else a guest sends is left unread.
-        for _ in 0..2 {
+        let (mut directories, mut sockets) = (Vec::new(), Sockets::default());
+        // Each kind once. Whatever else a guest sends is not read.
+        for _ in 0..4 {
             let Some((what, descriptors)) = handoff::take(&handoff)? else {
                 break;
             };
             match what {
-                b'd' => places = descriptors,
-                b'n' => doors = descriptors,
+                b'd' => directories = descriptors,
+                b'n' => sockets.listeners = descriptors,
+                b'f' => sockets.free = descriptors,
+                b's' => sockets.sink = descriptors,
                 _ => {
                     return Err(Error::Protocol(
-                        "the guest handed out something else".into(),
+                        "the guest passed an unexpected descriptor".into(),
                     ));
                 }
             }
         }
-        let mut places = places.into_iter();
-        let (Some(disk), Some(workspace)) = (places.next(), places.next()) else {
-            return Err(Error::Protocol("the guest handed out too little".into()));
+        let mut directories = directories.into_iter();
+        let (Some(disk), Some(workspace)) = (directories.next(), directories.next()) else {
+            return Err(Error::Protocol(
+                "the guest passed too few descriptors".into(),
+            ));
         };
-        *lock(&self.doors) = doors;
-        *self.places() = Some(Places { disk, workspace });
-        if let Some(judge) = judge {
-            let gate = CommandGate::open(handoff, judge);
-            let gate = gate.map_err(|error| Error::io("watch over commands", error))?;
+        *lock(&self.sockets) = sockets;
+        *self.directories() = Some(GuestDirectories { disk, workspace });
+        if let Some(decider) = decider {
+            let gate = CommandGate::open(handoff, decider);
+            let gate = gate.map_err(|error| Error::io("watch commands", error))?;
             *lock(&self.gate) = Some(gate);
         }
         Ok(())
@@ -194,6 +258,10 @@ impl Guard for NativeGuard {
     fn ends(&self, id: u32) {
         if let Some(gate) = &*lock(&self.gate) {
             gate.ends(id);
+        }
+        // Its last packets may not be read yet.
+        if let Some(sink) = self.sink.get() {
+            sink.drain();
         }
     }
 
@@ -216,19 +284,25 @@ impl Guard for NativeGuard {
     }
 
     async fn breach(&self, since: Mark) -> KillReason {
-        let (mut looks, mut crowded) = (0u64, 0);
+        let (mut samples, mut full) = (0u64, Duration::ZERO);
+        let mut interval = SAMPLE_INTERVAL;
         loop {
-            tokio::time::sleep(LOOK).await;
-            looks += 1;
+            let slept = interval;
+            tokio::time::sleep(slept).await;
+            let started = Instant::now();
+            samples += 1;
             let now = self.mark();
             if now.memory_kills > since.memory_kills {
                 return self.memory_reason();
             }
-            let tcp = self.group.as_ref().map_or(0, Group::tcp_memory);
-            if tcp > self.memory_limit {
+            let counted = self.group.as_ref().map_or(0, Group::tcp_memory);
+            let sink = self.sink.get();
+            let neighbours = sink.map_or(0, |sink| sink.neighbour_bytes(self.memory_limit));
+            let network = counted + self.unaccepted().await + neighbours;
+            if network > self.memory_limit {
                 return KillReason::Memory {
                     limit_bytes: self.memory_limit,
-                    peak_bytes: tcp,
+                    peak_bytes: network,
                 };
             }
             if now.refused.saturating_sub(since.refused) > BOMB {
@@ -239,16 +313,21 @@ impl Guard for NativeGuard {
             if self.cgroup_memory && self.cgroup_pids {
                 continue;
             }
-            let (memory, processes) = self.look_at_tree(looks % THOROUGH == 0).await;
+            let (memory, processes) = self.sample_tree(samples % THOROUGH == 0).await;
             if memory > self.memory_limit {
                 return self.memory_reason();
             }
-            crowded = if processes >= self.process_limit {
-                crowded + 1
+            if !self.cgroup_memory {
+                let left = self.memory_limit - memory;
+                let rest = (started.elapsed() * SAMPLING_SHARE).min(SAMPLE_INTERVAL);
+                interval = until_filled(left, self.cpus).max(rest);
+            }
+            full = if processes >= self.process_limit {
+                full + slept
             } else {
-                0
+                Duration::ZERO
             };
-            if !self.cgroup_pids && crowded >= CROWDED_LOOKS {
+            if !self.cgroup_pids && full >= FULL_TIME {
                 return KillReason::Processes {
                     limit: self.process_limit,
                 };
@@ -264,6 +343,13 @@ impl Guard for NativeGuard {
         match self.group.as_ref().filter(|_| self.cgroup_memory) {
             Some(group) => group.peak_memory(),
             None => Some(self.peak.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn cpu_time(&self) -> Option<Duration> {
+        match self.group.as_ref().and_then(Group::cpu_time) {
+            Some(exact) => Some(exact),
+            None => Some(lock(&self.cpu).total()),
         }
     }
 
@@ -288,30 +374,51 @@ impl Guard for NativeGuard {
         Some(self.process.pid())
     }
 
-    async fn save(&self, into: &Path) -> Result<()> {
+    async fn save(&self, into: &Path, written: Written) -> Result<()> {
         if self.host_workspace {
             return Ok(());
         }
-        let workspace = match &*self.places() {
-            Some(places) => places
+        let workspace = match &*self.directories() {
+            Some(directories) => directories
                 .workspace
                 .try_clone()
                 .map_err(|error| Error::io("save the workspace", error))?,
             None => {
                 return Err(Error::InstanceLost(
-                    "its workspace was never handed out".into(),
+                    "the guest never passed its workspace".into(),
                 ));
             }
         };
         let (into, overlay, limit) = (into.to_owned(), self.overlay, self.disk_limit);
-        // Held to the end, also when the caller stops waiting.
-        let alone = Arc::clone(&self.saving).lock_owned().await;
-        let mirror = move || {
-            let _alone = alone;
-            brig_sandbox::layers::mirror(workspace.as_fd(), &into, overlay, limit).map(drop)
+        let owner = self.identity.saved;
+        // An overlay has times of access of its own.
+        let tells = self.filtered && !overlay;
+        // Locked to the end, even if the caller stops waiting.
+        let mut seen = Arc::clone(&self.saving).lock_owned().await;
+        let save = move || {
+            let times = || match tells {
+                true => AccessTimes::of(&workspace).unwrap_or_default(),
+                false => AccessTimes::Unknown,
+            };
+            let seen = seen.get_or_insert_with(|| Accesses::new(times()));
+            let unchanged = match written.by {
+                Writers::None => Unchanged::Time,
+                Writers::Later => Unchanged::Access(written.from),
+                Writers::Any => Unchanged::Content,
+            };
+            mirror_seen(
+                workspace.as_fd(),
+                &into,
+                overlay,
+                limit,
+                unchanged,
+                owner,
+                seen,
+            )
+            .map(drop)
         };
-        // Timers of others must not wait for the disk.
-        tokio::task::spawn_blocking(mirror)
+        // In a thread, so that other tasks don't wait for the disk.
+        tokio::task::spawn_blocking(save)
             .await
             .unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)))
             .map_err(|error| Error::io("save the workspace", error))
@@ -326,13 +433,12 @@ impl Guard for NativeGuard {
         if *released {
             return Ok(());
         }
-        // The end of the guest is the end of everything in its namespace.
+        // When the guest has ended, everything in its PID namespace has.
         let ended = self.process.reap().await;
         ended.map_err(|error| Error::io("wait for the end of the sandbox", error))?;
-        // They hold the writable file system, and with it the memory that it takes; and nobody
-        // writes to the host's folders any more.
-        let _quiet = self.saving.lock().await;
-        self.places().take();
+        // After a save that still runs. The descriptors keep the tmpfs and its memory alive.
+        let _no_save = self.saving.lock().await;
+        self.directories().take();
         if let Some(group) = &self.group {
             remove_group(group).await?;
         }
@@ -341,23 +447,41 @@ impl Guard for NativeGuard {
     }
 }
 
+/// How long so many bytes last, within the bounds of an interval.
+fn until_filled(left: u64, cpus: u32) -> Duration {
+    let per_millisecond = FILLED_PER_MILLISECOND.saturating_mul(u64::from(cpus.max(1)));
+    Duration::from_millis(left / per_millisecond).clamp(LEAST_INTERVAL, SAMPLE_INTERVAL)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The kernel lets go of a group a moment after its last process.
+/// A group is busy until shortly after its last process has ended, which a busy machine makes longer.
 async fn remove_group(group: &Group) -> Result<()> {
-    for _ in 0..200 {
+    let end = Instant::now() + GROUP_PATIENCE;
+    let mut pause = Duration::from_millis(1);
+    loop {
         match group.remove() {
             Ok(()) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+            Err(error) if is_busy(&error) && Instant::now() < end => {
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(Duration::from_millis(50));
             }
             Err(error) => return Err(Error::io("remove the control group", error)),
         }
     }
-    Err(Error::io(
-        "remove the control group",
-        std::io::Error::from(Errno::BUSY),
-    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_is_left_the_sooner_is_the_next_sample() {
+        assert_eq!(until_filled(1 << 40, 1), SAMPLE_INTERVAL);
+        assert_eq!(until_filled(40 << 20, 1), Duration::from_millis(10));
+        assert_eq!(until_filled(40 << 20, 2), Duration::from_millis(5));
+        assert_eq!(until_filled(0, 1), LEAST_INTERVAL);
+    }
 }

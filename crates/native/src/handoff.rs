@@ -1,23 +1,23 @@
-//! Taking the descriptors that a guest hands out. What it sends is counted, never trusted.
+//! Receives the descriptors that a guest hands out. Their number is limited, and they are not trusted.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use brig_sandbox::{Error, Result};
-use brig_wire::MAX_DOORS;
+use brig_wire::MAX_LISTENERS;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-/// The next message: what it says its descriptors are, and they.
-pub fn take(handoff: &OwnedFd) -> Result<Option<(u8, Vec<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DOORS))];
+/// The next message: the kind of its descriptors, and the descriptors.
+pub(crate) fn take(handoff: &OwnedFd) -> Result<Option<(u8, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_LISTENERS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut letter = [0];
+    let mut kind = [0];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = rustix::net::recvmsg(
         handoff,
-        &mut [IoSliceMut::new(&mut letter)],
+        &mut [IoSliceMut::new(&mut kind)],
         &mut control,
         flags,
     );
@@ -31,5 +31,5 @@ pub fn take(handoff: &OwnedFd) -> Result<Option<(u8, Vec<OwnedFd>)>> {
         RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
         _ => Vec::new(),
     });
-    Ok(Some((letter[0], descriptors.collect())))
+    Ok(Some((kind[0], descriptors.collect())))
 }

@@ -1,39 +1,40 @@
-//! Finding the interpreters: the system's own, one that was given, or the one that a shim in a
-//! home folder stands for.
+//! Finds the interpreters: the system's, a given one, or a known installation in the caller's PATH. No
+//! interpreter is run outside a sandbox.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
-use brig_sandbox::link::Interpreters;
-use brig_sandbox::{Error, Language, Plan, Result};
+use brig_guest_host::link::Interpreters;
+use brig_sandbox::plan::CheckedMount;
+use brig_sandbox::{Language, Plan, Result, is_installation};
 
-use crate::backend::WORKSPACE;
+/// The largest `version` file of a version manager, which has one line.
+const LARGEST: u64 = 4 << 10;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Interpreters by their path inside, and folders of the host that they need there.
+/// Interpreters by their path in the sandbox, and the host directories that they need.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub(crate) struct FoundInterpreters {
     interpreters: Interpreters,
-    folders: Vec<String>,
+    folders: Vec<CheckedMount>,
     /// Comes first in PATH.
     first: Option<String>,
     virtual_env: Option<String>,
 }
 
-impl Found {
-    pub fn in_sandbox(&self) -> Interpreters {
+impl FoundInterpreters {
+    pub(crate) fn in_sandbox(&self) -> Interpreters {
         self.interpreters.clone()
     }
 
-    pub fn folders(&self) -> impl Iterator<Item = &str> {
-        self.folders.iter().map(String::as_str)
+    /// Mounted read-only at their own paths.
+    pub(crate) fn folders(&self) -> &[CheckedMount] {
+        &self.folders
     }
 
-    /// Where programs are looked for, unless the plan says otherwise.
-    pub fn path(&self) -> String {
+    /// The `PATH`, unless the plan sets one.
+    pub(crate) fn path(&self) -> String {
         match &self.first {
             Some(first) => format!("{first}:{PATH}"),
             None => PATH.to_owned(),
@@ -41,15 +42,15 @@ impl Found {
     }
 
     /// The environment of every program: nothing of the caller's, and then what the plan gives.
-    pub fn env(&self, plan: &Plan) -> Vec<(String, String)> {
+    pub(crate) fn env(&self, plan: &Plan) -> Vec<(String, String)> {
         let path = self.path();
         let mut env: Vec<(String, String)> = [
             ("PATH", path.as_str()),
-            ("HOME", WORKSPACE),
+            ("HOME", plan.home()),
             ("USER", "nobody"),
             ("LOGNAME", "nobody"),
             ("LANG", "C.UTF-8"),
-            // Output of a run that is cut short is still worth seeing.
+            // Unbuffered, so that the output of a killed run is not lost.
             ("PYTHONUNBUFFERED", "1"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -65,9 +66,10 @@ impl Found {
     }
 }
 
-pub fn find(plan: &Plan) -> Result<Found> {
-    let mut found = Found::default();
-    let root = plan.rootfs().map_or(Path::new("/"), PathBuf::as_path);
+pub(crate) fn find(plan: &Plan) -> Result<FoundInterpreters> {
+    let mut found = FoundInterpreters::default();
+    let root = plan.rootfs();
+    let root = root.map_or(Path::new("/"), |rootfs| rootfs.source.as_path());
     for (language, names) in [
         (
             Language::Bash,
@@ -89,96 +91,71 @@ pub fn find(plan: &Plan) -> Result<Found> {
         }
     }
     if let Some(given) = plan.python() {
-        given_python(&mut found, plan, given)?;
+        use_python(&mut found, &given.program, &given.roots);
+        let virtual_env = given.virtual_env.as_ref();
+        found.virtual_env = virtual_env.map(|folder| folder.display().to_string());
     } else if plan.rootfs().is_none()
         && found.interpreters.get(Language::Python).is_none()
-        && let Some((program, prefix)) = shimmed_python()
+        && let Some((program, prefix)) = python_in_path()
     {
-        use_python(&mut found, plan, program.clone(), prefix)?;
+        let roots = match prefix.starts_with("/usr") {
+            true => Vec::new(),
+            false => vec![plan.may_show(&prefix)?],
+        };
+        use_python(&mut found, &program, &roots);
     }
     Ok(found)
 }
 
-/// An interpreter, or a virtual environment.
-fn given_python(found: &mut Found, plan: &Plan, given: &Path) -> Result<()> {
-    let refuse = |problem: String| Error::NoInterpreter {
-        language: "python",
-        problem,
-    };
-    let given = fs::canonicalize(given.parent().unwrap_or(given))
-        .map(|parent| parent.join(given.file_name().unwrap_or_default()))
-        .map_err(|error| refuse(format!("`{}`: {error}", given.display())))?;
-    let program = if given.is_dir() {
-        given.join("bin/python3")
-    } else {
-        given
-    };
-    let real = fs::canonicalize(&program)
-        .map_err(|error| refuse(format!("`{}`: {error}", program.display())))?;
-    let prefix = prefix_of(&program);
-    let config = fs::read_to_string(prefix.join("pyvenv.cfg")).unwrap_or_default();
-    let home = config
-        .lines()
-        .filter_map(|line| line.split_once('='))
-        .find_map(|(key, value)| (key.trim() == "home").then(|| PathBuf::from(value.trim())));
-    let Some(home) = home else {
-        // A link to an interpreter says nothing about the folder that the link lies in.
-        let prefix = prefix_of(&real);
-        return use_python(found, plan, real, &prefix);
-    };
-    found.virtual_env = Some(prefix.display().to_string());
-    use_python(found, plan, program, &prefix)?;
-    add_folder(found, plan, home.parent().unwrap_or(&home))
-}
-
-/// The folder above `bin`.
-fn prefix_of(program: &Path) -> PathBuf {
-    let above = program.parent().and_then(Path::parent);
-    above.unwrap_or(Path::new("/")).to_owned()
-}
-
-fn use_python(found: &mut Found, plan: &Plan, program: PathBuf, prefix: &Path) -> Result<()> {
-    if !prefix.starts_with("/usr") {
+/// Makes a Python available in the sandbox. The mounts that it needs were checked.
+fn use_python(found: &mut FoundInterpreters, program: &Path, roots: &[CheckedMount]) {
+    if !program.starts_with("/usr") {
         found.first = program.parent().map(|bin| bin.display().to_string());
     }
     let program = program.display().to_string();
     found.interpreters.set(Language::Python, program);
-    add_folder(found, plan, prefix)
+    found.folders.extend_from_slice(roots);
 }
 
-/// Shows a folder of the host to the sandbox, if it is harmless: what names it may be a file that
-/// an earlier run has written.
-fn add_folder(found: &mut Found, plan: &Plan, folder: &Path) -> Result<()> {
-    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    let text = folder.display().to_string();
-    if !folder.starts_with("/usr") && !found.folders.contains(&text) {
-        plan.may_show(&folder)?;
-        found.folders.push(text);
-    }
-    Ok(())
-}
-
-/// What `python3` on the caller's PATH really is: program and prefix. Asked once, because asking
-/// means running it.
-fn shimmed_python() -> Option<&'static (PathBuf, PathBuf)> {
-    static FOUND: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
-    FOUND
-        .get_or_init(|| {
-            let question = "import os,sys;print(os.path.realpath(sys.executable));\
-                print(os.path.realpath(sys.base_prefix))";
-            // Not by a relative entry, and not from this folder: what lies there may be anyone's.
-            let program = std::env::split_paths(&std::env::var_os("PATH")?)
-                .filter(|folder| folder.is_absolute())
-                .map(|folder| folder.join("python3"))
-                .find(|program| program.is_file())?;
-            let output = Command::new(program)
-                .args(["-I", "-c", question])
-                .current_dir("/")
-                .output()
-                .ok()?;
-            let text = String::from_utf8(output.stdout).ok()?;
-            let mut lines = text.lines().map(PathBuf::from);
-            Some((lines.next()?, lines.next()?)).filter(|_| output.status.success())
+/// The `python3` on the caller's PATH: program and prefix. PATH only says which known installation is
+/// preferred. Nothing is run to find out: it would run outside, and code may have written it.
+fn python_in_path() -> Option<(PathBuf, PathBuf)> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .find_map(|folder| {
+            let named = brig_sandbox::follow(&folder.join("python3")).ok()?;
+            let program = match named.parent() {
+                Some(folder) if folder.ends_with("shims") => managed(folder.parent()?)?,
+                _ => named,
+            };
+            let bin = program.parent().filter(|folder| folder.ends_with("bin"))?;
+            let prefix = bin.parent()?.to_owned();
+            let known = prefix.starts_with("/usr") || is_installation(&prefix);
+            (program.is_file() && known).then_some((program, prefix))
         })
-        .as_ref()
+}
+
+/// The Python behind the shim of a version manager (pyenv, asdf, mise): the user's version, or the newest.
+fn managed(manager: &Path) -> Option<PathBuf> {
+    let set = std::env::var("PYENV_VERSION").ok().or_else(|| {
+        brig_input::read_unlinked(manager.join("version"), LARGEST)
+            .ok()
+            .and_then(|text| text.split_whitespace().next().map(str::to_owned))
+    });
+    let entries = ["versions", "installs/python"]
+        .into_iter()
+        .flat_map(|place| fs::read_dir(manager.join(place)))
+        .flatten()
+        .flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| {
+            let program = brig_sandbox::follow(&entry.path().join("bin/python3")).ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            let numbers: Option<Vec<u32>> = name.split('.').map(|part| part.parse().ok()).collect();
+            Some(((Some(name) == set, numbers), program))
+        })
+        .max()
+        .map(|(_, program)| program)
 }

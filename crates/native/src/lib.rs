@@ -1,9 +1,12 @@
 //! The embedded backend: Linux namespaces, with no daemon, no image and no root.
 
+#![warn(missing_docs)]
+
 mod backend;
 mod cgroup;
 mod commands;
 mod detached;
+mod forks;
 mod gate;
 mod guard;
 mod handoff;
@@ -11,18 +14,15 @@ mod host;
 mod identity;
 mod interpreters;
 mod limits;
+mod nesting;
 mod network;
 mod root;
+mod sink;
 mod spawn;
 mod tree;
+mod unaccepted;
 
-pub use backend::NativeBackend;
+pub use backend::{KIND, NativeBackend};
 pub use brig_sandbox::Finding;
 pub use commands::command_root;
-
-/// What the README and the guide show is compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/guides/library.md")]
-#[derive(Debug)]
-pub struct Guides;
+pub use forks::owner_streams;

@@ -1,22 +1,26 @@
-//! Which mechanism holds which limit.
+//! Which mechanism enforces which limit.
 
+use brig_linux::mediate::{self, MediatedCalls};
+use brig_profile::Folders;
 use brig_sandbox::{Control, ControlState, Controls, Limits, Plan, Result, Strength};
-use brig_wire::{Confine, Rlimit};
+use brig_wire::{Confine, HostDirectory, Mediation, Rlimit};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::host::Host;
+use crate::interpreters::FoundInterpreters;
+use crate::root::{VAR_TMP, has_own_var_tmp};
 
-pub const CGROUP_MEND: &str =
+pub(crate) const CGROUP_FIX: &str =
     "run Brig in a delegated control group: systemd-run --user --scope -p Delegate=yes brig …";
 
-/// The guest and one keeper are not the program's.
+/// The guest and one keeper.
 const OWN_PROCESSES: u32 = 2;
 
-/// How each limit of one instance is held.
+/// The mechanism for each limit of one instance.
 #[derive(Clone, Debug)]
-pub struct Means {
+pub(crate) struct LimitMechanisms {
     pub cgroup_memory: bool,
     pub cgroup_pids: bool,
     pub cgroup_cpu: bool,
@@ -24,9 +28,14 @@ pub struct Means {
     pub processors: Option<Vec<usize>>,
 }
 
-impl Means {
-    pub fn choose(host: &Host, limits: &Limits) -> Self {
+impl LimitMechanisms {
+    pub(crate) fn choose(host: &Host, limits: &Limits) -> Self {
         let cgroup_cpu = host.cgroups.cpu();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number of CPUs"
+        )]
         let whole = limits.cpus.value.ceil() as usize;
         let processors = (!cgroup_cpu && whole < host.processors).then(|| pick(whole));
         Self {
@@ -37,7 +46,7 @@ impl Means {
         }
     }
 
-    pub fn create_group(&self, cgroups: &Cgroups, limits: &Limits) -> Result<Option<Group>> {
+    pub(crate) fn create_group(&self, cgroups: &Cgroups, limits: &Limits) -> Result<Option<Group>> {
         if !(self.cgroup_memory || self.cgroup_pids || self.cgroup_cpu) {
             return Ok(None);
         }
@@ -52,7 +61,7 @@ impl Means {
     }
 
     /// Binds a process, and so all its children, to the chosen processors.
-    pub fn pin(&self, pid: u32) -> std::io::Result<()> {
+    pub(crate) fn pin(&self, pid: u32) -> std::io::Result<()> {
         let Some(processors) = &self.processors else {
             return Ok(());
         };
@@ -60,14 +69,13 @@ impl Means {
         for processor in processors {
             set.set(*processor);
         }
-        let pid = rustix::process::Pid::from_raw(pid as i32);
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed());
         rustix::thread::sched_setaffinity(pid, &set)?;
         Ok(())
     }
 }
 
-/// Some of the processors that this process may use; another choice each time, so that sandboxes
-/// spread out.
+/// Some of the processors that this process may use. Another choice each time, so that sandboxes are spread.
 fn pick(count: usize) -> Vec<usize> {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
         return vec![0];
@@ -83,12 +91,12 @@ fn pick(count: usize) -> Vec<usize> {
         .collect()
 }
 
-pub fn controls(host: &Host, limits: &Limits) -> Controls {
+pub(crate) fn controls(host: &Host, limits: &Limits) -> Controls {
     let enforced = |control, by: &str| ControlState {
         control,
         strength: Strength::Enforced,
         by: by.into(),
-        mend: None,
+        fix: None,
     };
     let version = host.cgroups.version();
     let mut states = vec![cpu(host, limits)];
@@ -98,15 +106,16 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         ControlState {
             control: Control::Memory,
             strength: Strength::Absent,
-            by: "this kernel does not tell of a process's children".into(),
-            mend: Some(CGROUP_MEND.into()),
+            by: "this kernel does not list the children of a process".into(),
+            fix: Some(CGROUP_FIX.into()),
         }
     } else {
         ControlState {
             control: Control::Memory,
             strength: Strength::Observed,
-            by: "RLIMIT_DATA per process, and a watcher outside that sums up the tree".into(),
-            mend: Some(CGROUP_MEND.into()),
+            by: "RLIMIT_DATA per process, and an outside watcher that adds up the process tree"
+                .into(),
+            fix: Some(CGROUP_FIX.into()),
         }
     });
     states.push(if host.cgroups.pids() {
@@ -118,14 +127,18 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
         enforced(Control::Disk, "size-capped tmpfs"),
         enforced(
             Control::WallTime,
-            "timer outside, end of the process namespace",
+            "timer outside the sandbox, kill of the PID namespace",
         ),
-        enforced(Control::OutputSize, "counted outside"),
-        enforced(Control::NetworkOff, "network namespace without a way out"),
+        enforced(Control::OutputSize, "counted outside the sandbox"),
+        enforced(
+            Control::NetworkOff,
+            "network namespace without a route to the outside",
+        ),
         enforced(
             Control::NetworkHosts,
-            "a gateway outside that serves sockets in the network namespace",
+            "a gateway outside the sandbox that serves sockets in the network namespace",
         ),
+        enforced(Control::Tools, brig_guest_host::tools::GATE),
         enforced(Control::ReadOnlyRoot, "read-only mounts"),
         enforced(Control::Mounts, "mount namespace"),
         enforced(
@@ -143,7 +156,7 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
                 control: Control::Syscalls,
                 strength: Strength::Absent,
                 by: "seccomp is absent".into(),
-                mend: Some(crate::host::SECCOMP_MEND.into()),
+                fix: Some(crate::host::SECCOMP_FIX.into()),
             }
         },
     ]);
@@ -153,25 +166,28 @@ pub fn controls(host: &Host, limits: &Limits) -> Controls {
             control: Control::Filesystem,
             strength: Strength::Absent,
             by: "Landlock is absent".into(),
-            mend: Some("boot with `landlock` in the lsm= list, or a kernel from 5.13 on".into()),
+            fix: Some("boot with `landlock` in the lsm= list, or use kernel 5.13 or newer".into()),
         },
         abi => enforced(Control::Filesystem, &format!("Landlock ABI {abi}")),
     });
+    states.extend([
+        enforced(Control::Signals, "the guest, which passes them on"),
+        enforced(Control::LinuxUserland, "this machine's programs"),
+    ]);
     Controls(states)
 }
 
-/// Lists of commands. What a program is told, and what it asked for, is read while it could still
-/// change it.
+/// Command lists. Arguments are only observed, because a program can change them while they are read.
 fn commands(host: &Host) -> Vec<ControlState> {
     let state = |control, strength, by: &str| ControlState {
         control,
         strength,
         by: by.into(),
-        mend: None,
+        fix: None,
     };
-    let notified = "seccomp notification to a party outside";
-    let absent = |control, missing: &str, mend: &str| ControlState {
-        mend: Some(mend.into()),
+    let notified = "seccomp notification to a process outside the sandbox";
+    let absent = |control, missing: &str, fix: &str| ControlState {
+        fix: Some(fix.into()),
         ..state(control, Strength::Absent, missing)
     };
     let mut states = vec![state(
@@ -186,14 +202,14 @@ fn commands(host: &Host) -> Vec<ControlState> {
             "Landlock rights to execute",
         )
     } else {
-        let mend = "a kernel with Landlock and seccomp";
-        absent(Control::CommandAllow, "Landlock or seccomp is absent", mend)
+        let fix = "use a kernel with Landlock and seccomp";
+        absent(Control::CommandAllow, "Landlock or seccomp is absent", fix)
     });
     for control in [Control::CommandArguments, Control::CommandRecord] {
         states.push(if host.seccomp {
             state(control, Strength::Observed, notified)
         } else {
-            absent(control, "seccomp is absent", crate::host::SECCOMP_MEND)
+            absent(control, "seccomp is absent", crate::host::SECCOMP_FIX)
         });
     }
     states
@@ -205,43 +221,89 @@ fn cpu(host: &Host, limits: &Limits) -> ControlState {
         control,
         strength: Strength::Enforced,
         by,
-        mend: None,
+        fix: None,
     };
     let asked = limits.cpus.value;
     if host.cgroups.cpu() {
         enforced(format!("{} cpu", host.cgroups.version()))
     } else if asked >= host.processors as f64 {
-        enforced("all processors of this machine".into())
+        enforced("all CPUs of this machine".into())
     } else if asked.fract() == 0.0 {
-        enforced("processor affinity that the sandbox can't change".into())
+        enforced("CPU affinity that the sandbox cannot change".into())
     } else {
         ControlState {
             control,
             strength: Strength::Observed,
-            by: format!("affinity to {} processors, more than asked", asked.ceil()),
-            mend: Some(format!("ask for whole processors, or {CGROUP_MEND}")),
+            by: format!(
+                "affinity to whole CPUs, {} instead of {asked}",
+                asked.ceil()
+            ),
+            fix: Some(format!("request whole CPUs, or {CGROUP_FIX}")),
         }
     }
 }
 
-pub fn confine(host: &Host, means: &Means, plan: &Plan) -> Confine {
-    let host_folders = plan.workspace().is_some() || !plan.mounts().is_empty();
-    // Only with a waiver does it come to a start without a filter.
-    let seccomp = if host.seccomp {
-        brig_profile::filter(host_folders, means.cgroup_memory)
+pub(crate) fn confine(
+    host: &Host,
+    mechanisms: &LimitMechanisms,
+    plan: &Plan,
+    found: &FoundInterpreters,
+) -> Confine {
+    let folders = folders(host, plan, found);
+    // Without seccomp, an execution starts only with a waiver.
+    let (seccomp, notify, mediation) = if host.seccomp {
+        (
+            brig_profile::filter(folders, mechanisms.cgroup_memory),
+            mediate::filter(mediated_calls(folders)),
+            Mediation::Inside,
+        )
     } else {
-        &[]
+        (&[][..], Vec::new(), Mediation::None)
     };
     Confine {
         seccomp: seccomp.to_vec(),
-        rlimits: rlimits(means, plan.limits()),
-        writable: writable(plan),
+        rlimits: rlimits(mechanisms, plan.limits()),
+        writable: writable(plan, found),
         landlock: host.landlock,
+        mediation,
+        notify,
+        host_directories: host_directories(plan),
         ..Confine::default()
     }
 }
 
-fn writable(plan: &Plan) -> Vec<String> {
+/// Which calls the connector makes.
+pub(crate) fn mediated_calls(folders: Folders) -> MediatedCalls {
+    MediatedCalls {
+        files: true,
+        connects: folders == Folders::Mediated,
+        ..MediatedCalls::default()
+    }
+}
+
+/// Which host directories are mounted, in addition to the system's.
+pub(crate) fn folders(host: &Host, plan: &Plan, found: &FoundInterpreters) -> Folders {
+    let any =
+        plan.workspace().is_some() || !plan.mounts().is_empty() || !found.folders().is_empty();
+    match any {
+        false => Folders::None,
+        // Nothing else keeps programs from creating sockets there.
+        true if host.landlock == 0 || !host.seccomp => Folders::NoSockets,
+        true => Folders::Mediated,
+    }
+}
+
+fn host_directories(plan: &Plan) -> Vec<HostDirectory> {
+    let mounts = plan.workspace().into_iter().chain(plan.mounts());
+    mounts
+        .map(|mount| HostDirectory {
+            path: mount.target.to_string_lossy().into_owned(),
+            writable: mount.writable,
+        })
+        .collect()
+}
+
+pub(crate) fn writable(plan: &Plan, found: &FoundInterpreters) -> Vec<String> {
     let fixed = [
         "/workspace",
         "/tmp",
@@ -253,10 +315,12 @@ fn writable(plan: &Plan) -> Vec<String> {
         "/dev/urandom",
         "/dev/tty",
         "/dev/pts",
-        "/proc",
     ];
     let mounts = plan.mounts().iter().filter(|mount| mount.writable);
     let mut paths: Vec<String> = fixed.iter().map(|path| (*path).to_owned()).collect();
+    if has_own_var_tmp(plan, found) {
+        paths.push(VAR_TMP.into());
+    }
     paths.extend(mounts.map(|mount| mount.target.to_string_lossy().into_owned()));
     if !plan.read_only_root() {
         paths.push("/".into());
@@ -264,8 +328,8 @@ fn writable(plan: &Plan) -> Vec<String> {
     paths
 }
 
-/// Open files per process: all processes of a sandbox together get no more than an eighth of what
-/// the machine has for everybody.
+/// Open files per process, so that all processes of a sandbox together can open at most an eighth of the
+/// machine's limit.
 fn descriptors(processes: u32) -> u64 {
     let machine = std::fs::read_to_string("/proc/sys/fs/file-max")
         .ok()
@@ -274,8 +338,8 @@ fn descriptors(processes: u32) -> u64 {
     (machine / 8 / u64::from(processes.max(1))).clamp(256, 4096)
 }
 
-fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
-    // The kernel's numbers, the same on every machine that Brig runs on.
+fn rlimits(mechanisms: &LimitMechanisms, limits: &Limits) -> Vec<Rlimit> {
+    // The kernel's numbers, which are the same on all supported architectures.
     const FSIZE: u32 = 1;
     const DATA: u32 = 2;
     const CORE: u32 = 4;
@@ -291,14 +355,15 @@ fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
             .map_or(value, |maximum| maximum.min(value))
     };
     let mut out = vec![
-        // Not 0: that would still feed a crash to a helper of the host's where one is set up.
-        (CORE, 1),
+        // Not 0, unless the caller has 0: with a pipe in core_pattern, the kernel would still start the host's
+        // helper.
+        (CORE, at_most(Resource::Core, 1)),
         (FSIZE, at_most(Resource::Fsize, limits.disk_bytes.value)),
         (
             NOFILE,
             at_most(Resource::Nofile, descriptors(limits.processes.value)),
         ),
-        (SIGPENDING, at_most(Resource::Sigpending, 4096)),
+        (SIGPENDING, at_most(Resource::Sigpending, 512)),
         (MSGQUEUE, at_most(Resource::Msgqueue, 819_200)),
         (NICE, 0),
         (RTPRIO, 0),
@@ -310,7 +375,7 @@ fn rlimits(means: &Means, limits: &Limits) -> Vec<Rlimit> {
             ),
         ),
     ];
-    if !means.cgroup_memory {
+    if !mechanisms.cgroup_memory {
         out.push((DATA, at_most(Resource::Data, limits.memory_bytes.value)));
     }
     out.into_iter()

@@ -1,72 +1,115 @@
-//! The doors of a sandbox with a network: sockets that the guest opens in its namespace and hands
-//! out. Nothing else there leads anywhere.
+//! The network of a sandbox: sockets that the guest opens in its network namespace and hands out. No
+//! interface leads out of it.
 
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 
-use brig_egress::Rules;
-use brig_sandbox::doors::doors;
-use brig_sandbox::network::{Door, Network};
+use brig_egress::{ListenerKind, Ports, Rules};
+use brig_guest_host::listeners::{Service, listeners};
+use brig_guest_host::network::{Network, SandboxListener};
+use brig_guest_host::tools::ToolServer;
 use brig_sandbox::{Error, Plan, Result};
 use brig_wire::Transport::{Tcp, Udp};
 use rustix::net::{AddressFamily, SocketAddrAny, SocketType, getsockname, ipproto, sockopt};
 
-/// The addresses that DNS hands out: the default of the gateway's pool.
-const POOL: ([u8; 4], u8) = ([198, 18, 0, 0], 15);
+use crate::commands::TOOLS;
+use crate::sink::{self, Sink};
 
-/// What the guest is to open.
-pub fn plan(plan: &Plan) -> Result<Option<brig_wire::Network>> {
-    if !plan.network().is_on() {
-        return Ok(None);
+/// The first of the addresses that DNS hands out: the default of the gateway's pool.
+const POOL: [u8; 4] = [198, 18, 0, 0];
+
+/// Listeners that can be added while the sandbox runs. Fewer if rules name every port: then only later
+/// rules need them.
+const FREE: u8 = 16;
+const FEW: u8 = 4;
+
+/// What the guest has to open.
+pub(crate) fn plan(plan: &Plan) -> brig_wire::Network {
+    let network = plan.network();
+    let on = network.is_on();
+    let mut rules = network.layers.iter().flat_map(|layer| &layer.allow);
+    let names_all_ports = !network.open && rules.all(|rule| rule.ports() != Ports::Any);
+    brig_wire::Network {
+        address: on.then_some(POOL),
+        listeners: listeners(plan)
+            .iter()
+            .map(|(listener, _)| *listener)
+            .collect(),
+        free: match (on, names_all_ports) {
+            (false, _) => 0,
+            (true, true) => FEW,
+            (true, false) => FREE,
+        },
     }
-    let doors = doors(plan).iter().map(|(door, _)| *door).collect();
-    Ok(Some(brig_wire::Network { range: POOL, doors }))
+}
+
+/// Sockets that the guest has handed out.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    pub listeners: Vec<OwnedFd>,
+    /// Unbound TCP sockets.
+    pub free: Vec<OwnedFd>,
+    /// Raw sockets, which receive every packet.
+    pub sink: Vec<OwnedFd>,
 }
 
 /// Serves what the guest has handed out, in the order of the plan.
-pub fn serve(plan: &Plan, sockets: Vec<OwnedFd>) -> Result<Network> {
-    let doors = doors(plan);
-    if doors.len() != sockets.len() {
+pub(crate) fn serve(plan: &Plan, sockets: Sockets) -> Result<(Network, Sink, Option<ToolServer>)> {
+    let expected = listeners(plan);
+    if expected.len() != sockets.listeners.len() {
         let problem = format!(
-            "the guest opened {} of {} doors",
-            sockets.len(),
-            doors.len()
+            "the guest opened {} of {} listeners",
+            sockets.listeners.len(),
+            expected.len()
         );
         return Err(Error::Protocol(problem));
     }
-    let doors = doors
-        .into_iter()
-        .zip(sockets)
-        .map(|((door, entry), socket)| {
-            check(&door, &socket)?;
-            Ok(match entry {
-                Some(entry) => Door::Tcp(socket, entry),
-                None => Door::Udp(socket),
-            })
-        });
-    let doors = doors.collect::<Result<_>>()?;
-    Network::start(Rules::new(plan.network().rules()), doors)
+    let ports: Vec<u16> = expected
+        .iter()
+        .filter(|(_, service)| *service == Service::Gateway(ListenerKind::Transparent))
+        .map(|(listener, _)| listener.port)
+        .collect();
+    let (mut listeners, mut tools) = (Vec::new(), None);
+    for ((listener, service), socket) in expected.into_iter().zip(sockets.listeners) {
+        check(&listener, &socket)?;
+        match service {
+            Service::Gateway(kind) => {
+                if kind == ListenerKind::Transparent {
+                    sink::filter_listener(&socket)?;
+                }
+                listeners.push(SandboxListener::Tcp(socket, kind));
+            }
+            Service::Dns => listeners.push(SandboxListener::Udp(socket)),
+            Service::Tools => tools = Some(ToolServer::listening(plan.tools(), TOOLS, socket)?),
+        }
+    }
+    let mut network = Network::start(Rules::new(plan.network().rules()), listeners)?;
+    if !plan.network().is_on() {
+        network = network.closed();
+    }
+    let sink = Sink::open(network.clone(), sockets.sink, sockets.free, &ports)?;
+    Ok((network, sink, tools))
 }
 
 /// The guest is not trusted: what it hands out must be what it was told to open.
-fn check(door: &brig_wire::Door, socket: &OwnedFd) -> Result<()> {
-    let (kind, protocol) = match door.transport {
+fn check(listener: &brig_wire::ListenerSpec, socket: &OwnedFd) -> Result<()> {
+    let (kind, protocol) = match listener.transport {
         Tcp => (SocketType::STREAM, ipproto::TCP),
         Udp => (SocketType::DGRAM, ipproto::UDP),
     };
-    let is_meant = || -> rustix::io::Result<bool> {
-        let address = SocketAddrV4::new(door.address.into(), door.port);
+    let is_expected = || -> rustix::io::Result<bool> {
+        let address = SocketAddrV4::new(listener.address.into(), listener.port);
         Ok(sockopt::socket_domain(socket)? == AddressFamily::INET
             && sockopt::socket_type(socket)? == kind
             && sockopt::socket_protocol(socket)? == Some(protocol)
-            && sockopt::socket_acceptconn(socket)? == (door.transport == Tcp)
+            && sockopt::socket_acceptconn(socket)? == (listener.transport == Tcp)
             && getsockname(socket)? == SocketAddrAny::from(address))
     };
-    match is_meant() {
+    match is_expected() {
         Ok(true) => Ok(()),
         Ok(false) | Err(_) => Err(Error::Protocol(format!(
-            "the guest handed out something else for port {}",
-            door.port
+            "the guest passed an unexpected descriptor for port {}",
+            listener.port
         ))),
     }
 }
@@ -78,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn door(transport: brig_wire::Transport, port: u16) -> brig_wire::Door {
-        brig_wire::Door {
+    fn spec(transport: brig_wire::Transport, port: u16) -> brig_wire::ListenerSpec {
+        brig_wire::ListenerSpec {
             transport,
             address: [127, 0, 0, 1],
             port,
@@ -102,30 +145,30 @@ mod tests {
         let file = std::fs::File::open("/dev/null").expect("a file");
 
         let listener = OwnedFd::from(listener);
-        assert!(check(&door(Tcp, port), &listener).is_ok(), "control");
+        assert!(check(&spec(Tcp, port), &listener).is_ok(), "control");
         let datagrams = OwnedFd::from(datagrams);
-        assert!(check(&door(Udp, udp), &datagrams).is_ok(), "control");
+        assert!(check(&spec(Udp, udp), &datagrams).is_ok(), "control");
 
-        assert!(check(&door(Tcp, port + 1), &listener).is_err(), "port");
-        assert!(check(&door(Udp, port), &listener).is_err(), "transport");
-        assert!(check(&door(Tcp, udp), &datagrams).is_err(), "transport");
+        assert!(check(&spec(Tcp, port + 1), &listener).is_err(), "port");
+        assert!(check(&spec(Udp, port), &listener).is_err(), "transport");
+        assert!(check(&spec(Tcp, udp), &datagrams).is_err(), "transport");
         assert!(
-            check(&door(Tcp, other), &elsewhere.into()).is_err(),
+            check(&spec(Tcp, other), &elsewhere.into()).is_err(),
             "address"
         );
         assert!(
-            check(&door(Tcp, port), &accepted.into()).is_err(),
+            check(&spec(Tcp, port), &accepted.into()).is_err(),
             "connected"
         );
         let local = client.local_addr().expect("an address").port();
         assert!(
-            check(&door(Tcp, local), &client.into()).is_err(),
+            check(&spec(Tcp, local), &client.into()).is_err(),
             "connected"
         );
-        assert!(check(&door(Tcp, port), &unix.into()).is_err(), "family");
-        assert!(check(&door(Tcp, port), &file.into()).is_err(), "no socket");
+        assert!(check(&spec(Tcp, port), &unix.into()).is_err(), "family");
+        assert!(check(&spec(Tcp, port), &file.into()).is_err(), "no socket");
         if let Ok(six) = six {
-            assert!(check(&door(Tcp, port), &six).is_err(), "family");
+            assert!(check(&spec(Tcp, port), &six).is_err(), "family");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Starting the guest: cloned into its namespaces, held at a gate until its ids and limits are in
-//! place, then let go.
+//! Starts the guest: clones it into its namespaces, where it waits at a gate until its ids and limits are set.
 
 use std::ffi::CString;
 use std::io;
@@ -7,30 +6,34 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
-use brig_linux::clone::{ALL_NAMESPACES, Child, Gate, Gated, spawn_gated};
+use brig_linux::clone::{ALL_NAMESPACES, Child};
+use brig_linux::gate::{Gate, GatedProgram, spawn_gated};
 use brig_sandbox::{Error, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::backend::ID;
 use crate::cgroup::Group;
+use crate::forks;
 use crate::identity::{INSIDE, Identity};
-use crate::limits::Means;
+use crate::limits::LimitMechanisms;
+use crate::nesting;
 
-/// Dropped, the process ends first, so that its group is free to go.
+/// When this is dropped, the process is killed first, so that its group can be removed.
 #[derive(Debug)]
-pub struct Spawned {
+pub(crate) struct Spawned {
     pub process: Child,
     pub gate: Gate,
     pub stream: UnixStream,
-    /// Where the guest hands descriptors out.
+    /// Where the guest hands out descriptors.
     pub handoff: OwnedFd,
     pub group: Option<Group>,
 }
 
-pub async fn start(
+pub(crate) async fn start(
     identity: &Identity,
-    means: &Means,
+    mechanisms: &LimitMechanisms,
     mut group: Option<Group>,
     mounts: Vec<OwnedFd>,
 ) -> Result<Spawned> {
@@ -47,6 +50,7 @@ pub async fn start(
     stream
         .set_nonblocking(true)
         .map_err(setup("make a stream"))?;
+    forks::remember(&stream);
     let (handoff, handoff_inside) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -62,7 +66,7 @@ pub async fn start(
     })?;
 
     let tasks: Vec<BorrowedFd<'_>> = group.iter().flat_map(Group::tasks).collect();
-    let waiting = spawn_gated(&Gated {
+    let waiting = spawn_gated(&GatedProgram {
         namespaces: ALL_NAMESPACES,
         program: program.as_fd(),
         argv: &[c"brig-guest", &count],
@@ -71,10 +75,13 @@ pub async fn start(
         cgroup: group.as_ref().and_then(Group::start_in),
         tasks: &tasks,
     })
-    .map_err(unavailable)?;
+    .map_err(|error| Error::Unavailable {
+        backend: ID.clone(),
+        cause: nesting::no_namespaces(&error),
+    })?;
     let pid = waiting.pid();
     write_maps(pid, identity).map_err(setup("map ids"))?;
-    means.pin(pid).map_err(setup("set the processors"))?;
+    mechanisms.pin(pid).map_err(setup("set the CPU affinity"))?;
     if let Some(group) = &mut group {
         group
             .attach(pid)
@@ -91,44 +98,25 @@ pub async fn start(
     })
 }
 
-fn unavailable(error: io::Error) -> Error {
-    let problem = match error.raw_os_error() {
-        Some(libc_eperm) if libc_eperm == Errno::PERM.raw_os_error() => {
-            "this system does not let you make user namespaces (look at \
-             kernel.apparmor_restrict_unprivileged_userns and kernel.unprivileged_userns_clone)"
-                .to_owned()
-        }
-        Some(nospc) if nospc == Errno::NOSPC.raw_os_error() => {
-            "no more namespaces are allowed (look at user.max_user_namespaces)".to_owned()
-        }
-        _ => error.to_string(),
-    };
-    Error::Unavailable {
-        backend: "native",
-        problem,
-    }
-}
-
-/// One id inside, one outside. Nobody else exists in there.
+/// One id inside, one outside. No other ids exist in the sandbox.
 fn write_maps(pid: u32, identity: &Identity) -> io::Result<()> {
     let write = |file: &str, text: String| std::fs::write(format!("/proc/{pid}/{file}"), text);
-    if !identity.root {
+    if !identity.is_root() {
         write("setgroups", "deny".into())?;
     }
     write("uid_map", format!("{INSIDE} {} 1", identity.uid))?;
     write("gid_map", format!("{INSIDE} {} 1", identity.gid))
 }
 
-/// The guest as a sealed memory file: nobody can change it, and no path leads to it. Copied once
-/// per process.
+/// The guest as a sealed memory file: it can't be changed, and has no path. Copied once per process.
 fn program() -> io::Result<&'static OwnedFd> {
     static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
     let program = PROGRAM.get_or_init(copy_program).as_ref();
     program.map_err(|error| io::Error::from(*error))
 }
 
-/// Copies the guest's program while there are other things to do.
-pub fn prepare() {
+/// Copies the guest's program in the background.
+pub(crate) fn prepare() {
     // Without the thread, it is copied when it is needed.
     let _ = std::thread::Builder::new()
         .name("guest".into())
@@ -137,7 +125,7 @@ pub fn prepare() {
 
 fn copy_program() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Older kernels don't know the flag that asks for an executable file; there it always is.
+    // Kernels before 6.3 don't know the flag. There memory files are always executable.
     let file = match rustix::fs::memfd_create(c"brig-guest", flags | MemfdFlags::EXEC) {
         Err(Errno::INVAL) => rustix::fs::memfd_create(c"brig-guest", flags)?,
         made => made?,

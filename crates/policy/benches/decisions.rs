@@ -137,7 +137,7 @@ fn contains(name: &'static str, count: usize, agt: f64, target: f64) -> Case {
 }
 
 fn decision(name: &'static str, policy: &str, agt: f64, target: f64) -> Case {
-    let loaded = Document::load("bench.yaml", policy, Compat::Strict).expect("a sound policy");
+    let loaded = Document::load("bench.yaml", policy, Compat::Strict).expect("a valid policy");
     let policies = PolicySet::new(vec![loaded.document]);
     let code = code();
     let facts = [
@@ -164,7 +164,7 @@ fn load(name: &'static str, policy: &str, agt: f64, target: f64) -> Case {
         target,
         run: Box::new(move || {
             let loaded = Document::load("bench.yaml", black_box(&policy), Compat::Strict);
-            let document = loaded.expect("a sound policy").document;
+            let document = loaded.expect("a valid policy").document;
             black_box(PolicySet::new(vec![document]));
         }),
     }

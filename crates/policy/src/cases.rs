@@ -1,24 +1,24 @@
-//! Expectations about a policy, kept beside it and tried out.
+//! Test cases of a policy.
 
+use brig_python_semantics::{Map, Value};
+use brig_reason::ReasonCode;
+use brig_schema::{
+    Compat, Fault, Field, FieldKind, Format, KeyPath, Position, ProblemLog, Problems, Reader, parse,
+};
 use serde::Serialize;
 
-use crate::document::fields::{Field, Kind};
-use crate::document::typed::Reader;
 use crate::engine::Answer;
-use crate::problem::{Entry, Fault, Log, Position, Problems};
 use crate::set::PolicySet;
-use crate::tree::{self, Compat, Format};
-use crate::value::{Map, Value};
 
-const FILE: &[Field] = &[Field::new("cases", Kind::Objects(CASE), "The cases.").required()];
+const FILE: &[Field] = &[Field::new("cases", FieldKind::Objects(CASE), "The cases.").required()];
 
 const CASE: &[Field] = &[
-    Field::new("name", Kind::Name, "What the case shows."),
-    Field::new("context", Kind::Any, "The facts.").required(),
+    Field::new("name", FieldKind::Name, "What the case tests."),
+    Field::new("context", FieldKind::Any, "The facts.").required(),
     Field::new(
         "expect",
-        Kind::Any,
-        "`allow`, `deny`, or what the answer must hold.",
+        FieldKind::Any,
+        "`allow`, `deny`, `require_approval`, or what the answer must contain.",
     )
     .required(),
 ];
@@ -40,25 +40,27 @@ struct Case {
 /// What came of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
+    /// The name that the file gives the case; without one, `case` and its number, from 1.
     pub name: String,
+    /// Where the case begins in its file.
     #[serde(flatten)]
     pub at: Position,
+    /// What the policies answered.
     pub answer: Answer,
-    /// What was expected and is not so. Empty if the case holds.
+    /// What differs from the expectation. Empty if the case passes.
     pub differences: Vec<String>,
 }
 
 impl Cases {
+    /// Reads the cases of a file: JSON if its name ends in `.json`, otherwise YAML. The error holds
+    /// every problem that was found.
     pub fn load(file: &str, text: impl AsRef<[u8]>) -> Result<Self, Problems> {
-        let mut log = Log::new(file);
-        let node = tree::parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
+        let mut log = ProblemLog::new(file);
+        let node = parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
         let mut cases = Vec::new();
         if let Some(node) = node {
-            let mut reader = Reader {
-                log: &mut log,
-                compat: Compat::Strict,
-            };
-            let root = Entry::Root;
+            let mut reader = Reader::new(&mut log, Compat::Strict);
+            let root = KeyPath::Root;
             if let Some(object) = reader.object(&node, FILE, &root) {
                 let list = root.key("cases");
                 for (at, object) in reader
@@ -81,12 +83,12 @@ impl Cases {
                     check(
                         context.is_some(),
                         "context",
-                        Fault::new("policy.case", "must be a map of facts")
+                        Fault::new(ReasonCode::PolicyCase, "must be a map of facts")
                             .fix("write it as `{code: \"print(1)\"}`"),
                     );
                     let fault = Fault::new(
-                        "policy.case",
-                        "must be `allow`, `deny`, or a map of allowed, rule, action, reason",
+                        ReasonCode::PolicyCase,
+                        "must be `allow`, `deny`, `require_approval`, or a map of allowed, rule, action, reason",
                     )
                     .fix("write it as `deny`, or as `{allowed: false, rule: …}`");
                     check(expect.is_some(), "expect", fault);
@@ -108,6 +110,7 @@ impl Cases {
         Ok(Self(cases))
     }
 
+    /// Evaluates the context of every case. One result for each case, in the order of the file.
     pub fn run(&self, policies: &PolicySet) -> Vec<CaseResult> {
         let results = self.0.iter().map(|case| {
             let answer = policies.evaluate(&case.context);
@@ -124,17 +127,20 @@ impl Cases {
 
 /// Reads the facts of a context from a file.
 pub fn load_facts(file: &str, text: impl AsRef<[u8]>) -> Result<Map, Problems> {
-    let mut log = Log::new(file);
-    let node = tree::parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
+    let mut log = ProblemLog::new(file);
+    let node = parse(text.as_ref(), Format::of(file), Compat::Strict, &mut log);
     if let Some(node) = node {
         match node.to_value() {
             Value::Map(facts) if !log.failed() => return Ok(facts),
             Value::Map(_) => {}
             _ => log.error(
                 node.at,
-                &Entry::Root,
-                Fault::new("policy.context", "a context must be a map of facts")
-                    .fix("write it as `{\"code\": \"print(1)\"}`"),
+                &KeyPath::Root,
+                Fault::new(
+                    ReasonCode::PolicyContext,
+                    "a context must be a map of facts",
+                )
+                .fix("write it as `{\"code\": \"print(1)\"}`"),
             ),
         }
     }
@@ -152,6 +158,9 @@ fn expectation(value: Value) -> Option<Map> {
     match value {
         Value::Text(text) if text == "allow" || text == "deny" => {
             Some([("allowed", text == "allow")].into_iter().collect())
+        }
+        Value::Text(text) if text == "require_approval" => {
+            Some([("action", text)].into_iter().collect())
         }
         Value::Map(map) if map.iter().all(|(key, _)| EXPECTATIONS.contains(&key)) => Some(map),
         _ => None,

@@ -1,23 +1,26 @@
-//! What a policy says about commands: a name, a path, a name with its first arguments, or a named
-//! set of those.
+//! The lists of commands of a policy. An entry is a name, a path, a name with its first arguments, or
+//! a named set.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use brig_reason::ReasonCode;
+use brig_schema::{Fault, nearest, quoted};
+
 use crate::document::Document;
-use crate::problem::{Fault, nearest, quoted};
 
 const SETS: &str = include_str!("../data/commands.txt");
 
 /// One entry of a list of commands, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CommandRule {
-    /// A program of this name, in any folder.
+    /// A program of this name, in any directory.
     Name(String),
+    /// The program at this absolute path.
     Path(String),
-    /// A program, by name or path, when these are its first arguments. What a program is told can
-    /// only be seen, not stopped.
+    /// A program, by name or path, when these are its first arguments. Arguments
+    /// can only be observed: a program may change them after the check.
     Arguments(String, Vec<String>),
     /// Many names at once, such as `@network`.
     Set(String),
@@ -40,21 +43,24 @@ impl CommandRule {
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let fault = |problem: &str| {
             Fault::new(
-                "policy.command",
-                format!("{} is no command: {problem}", quoted(text)),
+                ReasonCode::PolicyCommand,
+                format!("{} is not a valid command: {problem}", quoted(text)),
             )
         };
         if text.trim().is_empty() {
-            return Err(Fault::new("policy.empty", "an empty command name").fix("remove the entry"));
+            return Err(Fault::new(ReasonCode::PolicyEmpty, "an empty command name")
+                .fix("remove the entry"));
         }
         if text.contains(',') {
-            return Err(
-                Fault::new("policy.name", format!("{} is several in one", quoted(text)))
-                    .fix("write one entry for each"),
-            );
+            return Err(Fault::new(
+                ReasonCode::PolicyName,
+                format!("{} contains more than one entry", quoted(text)),
+            )
+            .fix("write one entry for each"));
         }
-        if text.chars().any(char::is_control) || text.trim() != text || text.contains("  ") {
-            let problem = "it holds control characters, or more spaces than one between words";
+        if text.chars().any(is_unseen) || text.trim() != text || text.contains("  ") {
+            let problem =
+                "it contains characters that can't be seen, or more than one space between words";
             return Err(fault(problem).fix("write the program and its first arguments"));
         }
         let mut words = text.split(' ').map(str::to_owned);
@@ -64,7 +70,13 @@ impl CommandRule {
             return Err(fault("it is a relative path").fix("write the name, or the absolute path"));
         }
         if program.ends_with('/') {
-            return Err(fault("it is a folder").fix("name the program"));
+            return Err(fault("it is a directory").fix("name the program"));
+        }
+        // Paths are compared as they are written.
+        let shortest = lexical(&program);
+        if shortest != program {
+            let fix = format!("write {}", quoted(&shortest));
+            return Err(fault("its path contains `..`, `.` or `//`").fix(fix));
         }
         if program.starts_with('@') {
             return Self::set(program, &arguments);
@@ -81,8 +93,8 @@ impl CommandRule {
             return Ok(Self::Set(name));
         }
         let fault = Fault::new(
-            "policy.command",
-            format!("there is no set of commands {}", quoted(&name)),
+            ReasonCode::PolicyCommand,
+            format!("there is no command set {}", quoted(&name)),
         );
         let known = || sets().keys().copied();
         Err(match nearest(&name, known()) {
@@ -136,17 +148,26 @@ fn sets() -> &'static BTreeMap<&'static str, Vec<&'static str>> {
     })
 }
 
-/// Whether what a policy says about commands is held, or only looked for.
+/// Whether the lists of commands are enforced, or violations are only recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandMode {
+    /// What the lists forbid is denied. An entry with arguments denies only a requested command,
+    /// whose arguments are known for certain; otherwise it is observed.
     #[default]
     Enforce,
+    /// What the lists forbid is allowed, and recorded.
     Observe,
+}
+
+/// Whether a name with this character looks like another name: it can't be seen, or looks like a space.
+pub(crate) fn is_unseen(c: char) -> bool {
+    brig_hosts::is_invisible(c) || c.is_whitespace() && c != ' '
 }
 
 impl CommandMode {
     pub(crate) const NAMES: &[&str] = &["enforce", "observe"];
 
+    /// As `command_mode` is written in a policy: `enforce` or `observe`.
     pub fn name(self) -> &'static str {
         match self {
             CommandMode::Enforce => "enforce",
@@ -199,7 +220,7 @@ impl CommandEntry {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether it names a program by its place.
+    /// Whether it names a program by its path.
     pub fn is_path(&self) -> bool {
         self.program.starts_with('/')
     }
@@ -226,8 +247,11 @@ impl CommandEntry {
 /// One list of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandList {
+    /// The name of the policy that has the list.
     pub policy: String,
+    /// Whether this list is enforced or only observed.
     pub mode: CommandMode,
+    /// The list with its sets written out, in the order of the policy.
     pub entries: Vec<CommandEntry>,
 }
 
@@ -247,9 +271,10 @@ impl CommandList {
     }
 }
 
-/// What all policies of a set say about commands.
+/// The command lists of all policies of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
+    /// A program may be on none of them. Policies without a denylist are left out.
     pub denied: Vec<CommandList>,
     /// A program has to be on every one of them.
     pub allowed: Vec<CommandList>,
@@ -272,6 +297,7 @@ impl Commands {
         all
     }
 
+    /// Whether no policy has a list of commands, so that every program may be run.
     pub fn is_empty(&self) -> bool {
         self.denied.is_empty() && self.allowed.is_empty()
     }
@@ -280,8 +306,8 @@ impl Commands {
     pub fn forbids(&self, argv: &[String]) -> Option<String> {
         let (program, arguments) = argv.split_first()?;
         let path = lexical(program);
-        let held = |list: &&CommandList| list.mode == CommandMode::Enforce;
-        for list in self.denied.iter().filter(held) {
+        let enforced = |list: &&CommandList| list.mode == CommandMode::Enforce;
+        for list in self.denied.iter().filter(enforced) {
             let mut entries = list.entries.iter();
             let found = entries.find(|entry| {
                 let named = entry.is_about(&path) || entry.may_be(&path);
@@ -299,7 +325,7 @@ impl Commands {
                 ));
             }
         }
-        let mut lists = self.allowed.iter().filter(held);
+        let mut lists = self.allowed.iter().filter(enforced);
         let list = lists.find(|list| list.find(&path, arguments).is_none())?;
         Some(format!(
             "`{program}` is not on the command allowlist of policy `{}`",
@@ -354,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_command_is_a_name_a_path_a_name_with_arguments_or_a_set() {
-        let parse = |text| CommandRule::parse(text).expect("sound");
+        let parse = |text| CommandRule::parse(text).expect("valid");
         assert_eq!(parse("az"), CommandRule::Name("az".into()));
         assert_eq!(parse("/bin/az"), CommandRule::Path("/bin/az".into()));
         assert_eq!(parse("@shells"), CommandRule::Set("@shells".into()));
@@ -371,6 +397,12 @@ mod tests {
             "@nothing",
             "@shells x",
             "a\n",
+            "\u{200b}az",
+            "git\u{a0}push",
+            "az\u{feff} login",
+            "/tmp/../tmp/az",
+            "/tmp/./az",
+            "//tmp/az",
         ] {
             assert!(CommandRule::parse(wrong).is_err(), "{wrong:?}");
         }
@@ -378,7 +410,7 @@ mod tests {
 
     #[test]
     fn arguments_are_looked_at_from_the_first() {
-        let rule = CommandRule::parse("git push").expect("sound");
+        let rule = CommandRule::parse("git push").expect("valid");
         let entry = &CommandEntry::all_of(&rule)[0];
         assert!(entry.matches("/usr/bin/git", &words("push origin")));
         assert!(!entry.matches("/usr/bin/git", &words("pull")));

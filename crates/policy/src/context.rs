@@ -1,13 +1,16 @@
 //! The facts that a decision is made over.
 
+use brig_python_semantics::{Map, Value};
+
 use crate::decision::Action;
 use crate::document::fields::FACTS;
-use crate::value::{Map, Value};
 
 /// What is being asked for. Built by Brig, never by the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// The agent that asks.
     pub agent: &'a str,
+    /// What it asks for.
     pub action: Action,
     /// The language of the code.
     pub language: Option<&'a str>,
@@ -15,15 +18,21 @@ pub struct Request<'a> {
     pub code: Option<&'a [u8]>,
     /// Program and arguments, for [`Action::Run`].
     pub command: Option<&'a [String]>,
+    /// The name of a tool.
     pub tool: Option<&'a str>,
+    /// The arguments of a tool.
+    pub tool_arguments: Option<&'a Map>,
+    /// A host to connect to.
     pub host: Option<&'a str>,
+    /// A port to connect to.
     pub port: Option<u16>,
+    /// A path to open.
     pub path: Option<&'a str>,
     /// What the caller adds.
     pub extra: Option<&'a Extra>,
 }
 
-/// Facts that a caller adds to Brig's own. They never take the place of one.
+/// Facts that a caller adds to Brig's own. They never replace one.
 #[derive(Clone, Debug, Default)]
 pub struct Extra(Map);
 
@@ -32,10 +41,11 @@ pub struct Extra(Map);
 #[error("`{0}` is a fact that Brig states itself; give yours another name")]
 pub struct OwnFact(pub String);
 
-/// Who asks for what is for Brig alone to say. The others may be added where Brig has none.
+/// Facts that a caller may add where Brig has none. All others only Brig may state.
 const OPEN_FACTS: [&str; 4] = ["tool_name", "host", "port", "path"];
 
 impl Extra {
+    /// Refuses facts that only Brig may state.
     pub fn new(facts: Map) -> Result<Self, OwnFact> {
         let own = |key: &&str| FACTS.contains(key) && !OPEN_FACTS.contains(key);
         if let Some(key) = facts.iter().map(|(key, _)| key).find(own) {
@@ -46,6 +56,7 @@ impl Extra {
 }
 
 impl<'a> Request<'a> {
+    /// A request without further facts.
     pub fn new(agent: &'a str, action: Action) -> Self {
         Self {
             agent,
@@ -54,6 +65,7 @@ impl<'a> Request<'a> {
             code: None,
             command: None,
             tool: None,
+            tool_arguments: None,
             host: None,
             port: None,
             path: None,
@@ -77,6 +89,13 @@ impl<'a> Request<'a> {
                 facts.insert(name, text);
             }
         }
+        if let Some(arguments) = self.tool_arguments {
+            // Each also by itself, because conditions do not look into a map.
+            for (name, value) in arguments.iter() {
+                facts.insert(format!("tool_args.{name}"), value.clone());
+            }
+            facts.insert("tool_args", Value::Map(arguments.clone()));
+        }
         if let Some(port) = self.port {
             facts.insert("port", i64::from(port));
         }
@@ -84,7 +103,7 @@ impl<'a> Request<'a> {
             facts.insert("code", String::from_utf8_lossy(code).into_owned());
         }
         if let Some(command) = self.command {
-            facts.insert("command", words(command));
+            facts.insert("command", command_line(command));
             facts.insert(
                 "argv",
                 Value::List(command.iter().map(|word| (&**word).into()).collect()),
@@ -98,7 +117,7 @@ impl<'a> Request<'a> {
 }
 
 /// The words of a command as a shell would take them.
-fn words(command: &[String]) -> String {
+pub fn command_line(command: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,".contains(c);
     let mut line = String::new();
     for (at, word) in command.iter().enumerate() {

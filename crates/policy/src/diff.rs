@@ -1,13 +1,16 @@
 //! What an agent may newly do under another policy, and what no longer.
 
+use brig_python_semantics::{Map, Value};
+use brig_schema::Given;
 use serde::Serialize;
 
 use crate::command::{CommandEntry, CommandMode, CommandRule};
-use crate::document::{Document, Given, HostRule, Verdict};
+use crate::document::{Document, HostRule, Verdict};
+use crate::engine::Answer;
 use crate::explain::sample;
 use crate::set::PolicySet;
-use crate::value::{Map, Value};
 
+/// What a change means for the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -19,17 +22,20 @@ pub enum Direction {
     Changed,
 }
 
+/// One difference between two policies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {
+    /// Whether more or less may be done.
     pub direction: Direction,
     /// The part of the policy, such as `network` or `rules`.
     pub part: &'static str,
+    /// What is different, for people to read.
     pub message: String,
     /// A context that shows it.
     pub context: Option<Map>,
 }
 
-/// From the first policy to the second. Rules are compared by trying out what they speak of, so
+/// From the first policy to the second. Rules are compared by trying the facts that they test, so
 /// that a difference is always a real one; two policies without any may still differ elsewhere.
 pub fn diff(before: &PolicySet, after: &PolicySet) -> Vec<Change> {
     let mut changes = Changes(Vec::new());
@@ -41,6 +47,7 @@ pub fn diff(before: &PolicySet, after: &PolicySet) -> Vec<Change> {
     network(a, b, &mut changes);
     let (was, is) = (names(&a.tool_allowlist), names(&b.tool_allowlist));
     lists("tools", "tool", "may be called", &was, &is, &mut changes);
+    arguments(a, b, &mut changes);
     commands(a, b, &mut changes);
     mounts(a, b, &mut changes);
     environment(a, b, &mut changes);
@@ -74,7 +81,7 @@ fn rules(before: &PolicySet, after: &PolicySet, changes: &mut Changes) {
     let mut seen = Vec::new();
     for context in probes(before, after) {
         let (a, b) = (before.evaluate(&context), after.evaluate(&context));
-        if a.allowed == b.allowed {
+        if a.action.strictness() == b.action.strictness() {
             continue;
         }
         let by = |rule: &Option<String>| match rule {
@@ -86,17 +93,12 @@ fn rules(before: &PolicySet, after: &PolicySet, changes: &mut Changes) {
         if seen.contains(&(a_by.clone(), b_by.clone())) {
             continue;
         }
-        let (direction, message) = if b.allowed {
-            (
-                Direction::Looser,
-                format!("denied by {a_by} before, allowed by {b_by} now"),
-            )
-        } else {
-            (
-                Direction::Tighter,
-                format!("allowed by {a_by} before, denied by {b_by} now"),
-            )
+        let direction = match b.action.strictness() < a.action.strictness() {
+            true => Direction::Looser,
+            false => Direction::Tighter,
         };
+        let (was, is) = (answered(&a), answered(&b));
+        let message = format!("{was} by {a_by} before, {is} by {b_by} now");
         seen.push((a_by, b_by));
         changes.0.push(Change {
             direction,
@@ -107,7 +109,15 @@ fn rules(before: &PolicySet, after: &PolicySet, changes: &mut Changes) {
     }
 }
 
-/// Contexts that the rules of either policy speak of, one fact at a time.
+fn answered(answer: &Answer) -> &'static str {
+    match answer.action.strictness() {
+        0 => "allowed",
+        1 => "allowed only with approval",
+        _ => "denied",
+    }
+}
+
+/// Contexts that the rules of either policy test, one fact at a time.
 fn probes(before: &PolicySet, after: &PolicySet) -> Vec<Map> {
     let mut probes = vec![Map::new()];
     for (_, rule) in before.engine().rules().chain(after.engine().rules()) {
@@ -139,7 +149,7 @@ fn limits(a: &Document, b: &Document, changes: &mut Changes) {
             (Some(a), None) => (
                 Direction::Looser,
                 format!(
-                    "`{name}` was {}; now only Brig's own default holds",
+                    "`{name}` was {}; now only Brig's own default applies",
                     a.value
                 ),
             ),
@@ -149,7 +159,7 @@ fn limits(a: &Document, b: &Document, changes: &mut Changes) {
                 } else {
                     Direction::Tighter
                 },
-                format!("`{name}` goes from {} to {}", a.value, b.value),
+                format!("`{name}` changes from {} to {}", a.value, b.value),
             ),
             _ => return,
         };
@@ -200,6 +210,12 @@ fn limits(a: &Document, b: &Document, changes: &mut Changes) {
         Some(&y.max_tool_calls),
         changes,
     );
+    limit(
+        "approval_timeout_seconds",
+        Some(&x.approval_timeout_seconds),
+        Some(&y.approval_timeout_seconds),
+        changes,
+    );
 }
 
 fn network(a: &Document, b: &Document, changes: &mut Changes) {
@@ -228,7 +244,7 @@ fn network(a: &Document, b: &Document, changes: &mut Changes) {
     }
     for host in &a.network_allowlist {
         if !covered(&b.network_allowlist, &host.value) {
-            let message = format!("host `{}` may not be reached any more", host.value);
+            let message = format!("host `{}` may no longer be reached", host.value);
             changes.push(Direction::Tighter, "network", message);
         }
     }
@@ -249,6 +265,15 @@ fn lists(part: &'static str, what: &str, may: &str, a: &[&str], b: &[&str], chan
             format!("{what} `{name}` no longer {may}"),
         );
     }
+}
+
+fn arguments(a: &Document, b: &Document, changes: &mut Changes) {
+    let message = match (a.record_tool_arguments, b.record_tool_arguments) {
+        (false, true) => "the arguments of tool calls are recorded",
+        (true, false) => "the arguments of tool calls are no longer recorded",
+        _ => return,
+    };
+    changes.push(Direction::Changed, "tools", message.into());
 }
 
 /// With sets written out, so that a set and its programs are alike.
@@ -291,11 +316,11 @@ fn commands(a: &Document, b: &Document, changes: &mut Changes) {
         |one: &Document| !one.command_denylist.is_empty() || one.command_allowlist.is_some();
     match (a.command_mode, b.command_mode) {
         (CommandMode::Enforce, CommandMode::Observe) if has_lists(a) => {
-            let message = "the lists of commands are only observed".into();
+            let message = "the command lists are only observed".into();
             changes.push(Direction::Looser, "commands", message);
         }
         (CommandMode::Observe, CommandMode::Enforce) if has_lists(b) => {
-            let message = "the lists of commands are held".into();
+            let message = "the command lists are enforced".into();
             changes.push(Direction::Tighter, "commands", message);
         }
         _ => {}
@@ -333,7 +358,7 @@ fn mounts(a: &Document, b: &Document, changes: &mut Changes) {
             );
         }
         if let Some(a) = a {
-            let message = format!("`{a}` may not be {verb} any more ({name})");
+            let message = format!("`{a}` may no longer be {verb} ({name})");
             changes.push(Direction::Tighter, "mounts", message);
         }
     }
@@ -356,7 +381,7 @@ fn environment(a: &Document, b: &Document, changes: &mut Changes) {
         let message = match (value(a, name), value(b, name)) {
             (a, b) if a == b => continue,
             (None, _) => format!("variable `{name}` is set"),
-            (_, None) => format!("variable `{name}` is not set any more"),
+            (_, None) => format!("variable `{name}` is no longer set"),
             _ => format!("variable `{name}` has another value"),
         };
         changes.push(Direction::Changed, "env", message);

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use brig_python_semantics::{Map, Value};
+use brig_reason::ReasonCode;
+use brig_schema::{Compat, Fault, KeyPath, Node, NodeKind, Position, ProblemLog, parse_line};
+
 use crate::document::Document;
-use crate::problem::{Entry, Fault, Log, Position};
 use crate::set::PolicySet;
-use crate::tree::{self, Compat, Kind, Node};
-use crate::value::{Map, Value, write_json};
 
 /// Answers one line `{"id", "policies": [...], "context": {...}}` with one line
 /// `{"id", "allowed", "matched_rule", "action", "reason"}`. Policies are read as AGT reads them; a
 /// line or a policy that can't be read is a denial.
 pub fn eval_line(line: &str) -> String {
-    let mut log = Log::new("line");
-    let node = tree::parse_line(line, &mut log);
+    let mut log = ProblemLog::new("line");
+    let node = parse_line(line, &mut log);
     let id = (node.as_ref().and_then(|node| entry(node, "id"))).map_or(Value::Null, Node::to_value);
     let (allowed, rule, action, reason) = match question(node.as_ref(), log) {
         Ok((policies, context)) => {
@@ -28,7 +29,7 @@ pub fn eval_line(line: &str) -> String {
         Err(problem) => (false, None, "deny", problem),
     };
     let mut out = String::from("{\"id\":");
-    write_json(&mut out, &id);
+    id.write_json(&mut out);
     out.push_str(if allowed {
         ",\"allowed\":true"
     } else {
@@ -43,40 +44,40 @@ pub fn eval_line(line: &str) -> String {
         out.push_str(",\"");
         out.push_str(key);
         out.push_str("\":");
-        write_json(&mut out, &value);
+        value.write_json(&mut out);
     }
     out.push('}');
     out
 }
 
 fn entry<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
-    let Kind::Map(pairs) = &node.kind else {
+    let NodeKind::Map(pairs) = &node.kind else {
         return None;
     };
     let pair = pairs.iter().find(|pair| pair.key == key)?;
     Some(&pair.value)
 }
 
-fn question(node: Option<&Node>, mut log: Log) -> Result<(PolicySet, Map), String> {
+fn question(node: Option<&Node>, mut log: ProblemLog) -> Result<(PolicySet, Map), String> {
     let policies = node.and_then(|node| entry(node, "policies"));
     let context = node
         .and_then(|node| entry(node, "context"))
         .map(Node::to_value);
-    let (Some(Kind::List(policies)), Some(Value::Map(context))) =
+    let (Some(NodeKind::List(policies)), Some(Value::Map(context))) =
         (policies.map(|node| &node.kind), context)
     else {
         if !log.failed() {
             let fault = Fault::new(
-                "policy.line",
+                ReasonCode::PolicyLine,
                 "a line needs `policies`, a list, and `context`, a map",
             );
-            log.error(Position::START, &Entry::Root, fault);
+            log.error(Position::START, &KeyPath::Root, fault);
         }
         return Err(first_error(log.finish()));
     };
     let mut documents: Vec<Arc<Document>> = Vec::new();
     for (at, policy) in policies.iter().enumerate() {
-        let log = Log::new(&format!("policies[{at}]"));
+        let log = ProblemLog::new(&format!("policies[{at}]"));
         let loaded = Document::from_tree(Some(policy), Compat::Agt, log);
         documents.push(loaded.map_err(|problems| first_error(problems.0))?.document);
     }

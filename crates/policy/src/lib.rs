@@ -1,41 +1,34 @@
-//! What an agent may do. This crate is pure: it decides over what it is given and touches
-//! nothing else.
+//! The policy document and the decisions it gives: read, decide, explain, compare. This crate is
+//! pure: it reads no files and has no side effects.
+
+#![warn(missing_docs)]
 
 mod cases;
 mod command;
 mod context;
 mod decision;
 mod diff;
+mod directory;
 mod document;
 mod engine;
 mod eval;
 mod explain;
-mod folder;
-pub mod form;
-mod kept;
-mod pattern;
-mod problem;
-mod scan;
 mod set;
-mod tree;
-mod unicode;
-pub mod value;
+mod stored;
 
+pub use brig_python_semantics::{Map, Value};
+pub use brig_schema::{Compat, Given, MAX_BYTES, Position, Problem, Problems, Severity};
 pub use cases::{CaseResult, Cases, load_facts};
 pub use command::{CommandEntry, CommandList, CommandMode, CommandRule, Commands, command_sets};
-pub use context::{Extra, OwnFact, Request};
+pub use context::{Extra, OwnFact, Request, command_line};
 pub use decision::{Action, AllowAll, Decider, Decision};
 pub use diff::{Change, Direction, diff};
+pub use directory::GOVERNANCE_FILES;
 pub use document::{
-    CONTROLS, Condition, Defaults, Digest, Document, FACTS, Given, HostRule, Limits, Loaded,
-    Mounts, Operator, Rule, Verdict, reference, schema,
+    CONTROLS, Condition, Defaults, Digest, Document, FACTS, HOSTS, HostRule, Limits, Loaded,
+    Mounts, Operator, Priority, Rule, Verdict, reference, schema,
 };
 pub use engine::Answer;
 pub use eval::eval_line;
 pub use explain::{Considered, Effective, Explanation, Flip, Origin, Outcome};
-pub use folder::GOVERNANCE_FILES;
-pub use problem::{Position, Problem, Problems, Severity};
-pub use scan::{Finding, Scan, scan_python};
 pub use set::PolicySet;
-pub use tree::{Compat, Format, MAX_BYTES};
-pub use value::{Map, Value};

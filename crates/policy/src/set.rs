@@ -1,15 +1,19 @@
-//! The policies that hold together, and the decision they give.
+//! Policies that apply together, and their decision.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use brig_python_semantics::Map;
+#[cfg(feature = "code-scan")]
+use brig_python_semantics::Value;
+use brig_reason::ReasonCode;
 
 use crate::command::Commands;
 use crate::context::Request;
 use crate::decision::{Action, Decider, Decision};
+use crate::directory;
 use crate::document::{Digest, Document, Verdict};
-use crate::engine::{Answer, Engine, Fallback, Place};
-use crate::folder;
-use crate::scan::scan_python;
-use crate::value::{Map, Value};
+use crate::engine::{Answer, Engine, Fallback, RuleIndex};
 
 /// Checked policies, ready to decide. With none of them, everything is allowed that is asked.
 #[derive(Debug)]
@@ -18,8 +22,8 @@ pub struct PolicySet {
     engine: Engine,
     commands: Commands,
     digest: OnceLock<Digest>,
-    /// The path that policies of folders were put together for.
-    folder: Option<String>,
+    /// The path that policies of directories were merged for.
+    directory: Option<String>,
 }
 
 /// By digest, which is over all that they mean.
@@ -30,11 +34,12 @@ impl PartialEq for PolicySet {
 }
 
 impl PolicySet {
-    /// Several documents are one list of rules; the first document's default counts.
+    /// Several documents are one list of rules; the first document's default counts. Where one of them needs an
+    /// approval, each is also asked by itself, and the strictest answer holds.
     pub fn new(documents: Vec<Arc<Document>>) -> Self {
-        let mut places: Vec<Place> = (documents.iter().enumerate())
+        let mut places: Vec<RuleIndex> = (documents.iter().enumerate())
             .flat_map(|(document, content)| {
-                (0..content.rules.len()).map(move |rule| Place { document, rule })
+                (0..content.rules.len()).map(move |rule| RuleIndex { document, rule })
             })
             .collect();
         sort(&documents, &mut places);
@@ -47,37 +52,37 @@ impl PolicySet {
         Self::with(documents, &places, fallback, None)
     }
 
-    /// The policies of the folders from the root down to one path: what a folder says can be
-    /// narrowed further down, and a denial can't be taken back. Nothing if none of them is for
-    /// this path.
-    pub fn in_folder(chain: &[Arc<Document>], path: &str) -> Option<Self> {
-        let documents = folder::chain(chain, path);
+    /// The policies of the directories from the root down to one path. A lower directory can restrict
+    /// more, and can't undo a denial. Nothing if none of them applies to this path.
+    pub fn in_directory(chain: &[Arc<Document>], path: &str) -> Option<Self> {
+        let documents = directory::chain(chain, path);
         let last = documents.last()?;
         let fallback = Fallback {
             action: last.defaults.action.value,
             policy: Some("folder-scoped".into()),
         };
-        let mut places = folder::merge(&documents);
+        let mut places = directory::merge(&documents);
         sort(&documents, &mut places);
-        let folder = Some(path.to_owned());
-        Some(Self::with(documents, &places, fallback, folder))
+        let directory = Some(path.to_owned());
+        Some(Self::with(documents, &places, fallback, directory))
     }
 
     fn with(
         documents: Vec<Arc<Document>>,
-        places: &[Place],
+        places: &[RuleIndex],
         fallback: Fallback,
-        folder: Option<String>,
+        directory: Option<String>,
     ) -> Self {
         Self {
             digest: OnceLock::new(),
             engine: Engine::new(documents.clone(), places, fallback),
             commands: Commands::of(documents.iter().map(|document| &**document)),
             documents,
-            folder,
+            directory,
         }
     }
 
+    /// The documents, in the order of their layers.
     pub fn documents(&self) -> &[Arc<Document>] {
         &self.documents
     }
@@ -86,19 +91,19 @@ impl PolicySet {
     pub fn digest(&self) -> &Digest {
         self.digest.get_or_init(|| {
             let digests = self.documents.iter().map(|document| document.digest());
-            Digest::of_all(digests, self.folder.is_some())
+            Digest::of_all(digests, self.directory.is_some())
         })
     }
 
-    pub(crate) fn folder(&self) -> Option<&str> {
-        self.folder.as_deref()
+    pub(crate) fn directory(&self) -> Option<&str> {
+        self.directory.as_deref()
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the rules say to a context, as AGT's evaluator would.
+    /// The answer of the rules to a context, as AGT's evaluator gives it.
     pub fn evaluate(&self, context: &Map) -> Answer {
         self.engine.evaluate(context)
     }
@@ -106,7 +111,7 @@ impl PolicySet {
     /// The facts of a request, with those that the policies themselves lead to.
     pub fn context(&self, request: &Request<'_>) -> Map {
         let mut facts = request.context();
-        if let (Some(path), None) = (self.folder(), request.path) {
+        if let (Some(path), None) = (self.directory(), request.path) {
             // What a caller added does not count: it is not what the policies were chosen for.
             facts.insert("path", path);
         }
@@ -114,12 +119,18 @@ impl PolicySet {
         facts
     }
 
-    /// Adds the path that policies of folders were chosen for, and what a look at Python code
-    /// found, if a rule asks for it.
+    /// Adds the path that policies of directories were chosen for and, if a rule tests it, the result
+    /// of a scan of Python code.
     pub fn complete(&self, facts: &mut Map) {
-        if let (Some(path), None) = (self.folder(), facts.get("path")) {
+        if let (Some(path), None) = (self.directory(), facts.get("path")) {
             facts.insert("path", path);
         }
+        #[cfg(feature = "code-scan")]
+        self.scan_code(facts);
+    }
+
+    #[cfg(feature = "code-scan")]
+    fn scan_code(&self, facts: &mut Map) {
         let language = facts.get("language").and_then(Value::as_text);
         let python = language.is_none_or(|language| language == "python");
         let code = facts.get("code").and_then(Value::as_text);
@@ -127,22 +138,38 @@ impl PolicySet {
             && self.engine.asks_for("scan")
             && let Some(code) = code
         {
-            let names = Value::from(scan_python(code.as_bytes()).names());
-            facts.insert("scan", names);
+            let scan = brig_code_scan::scan_python(code.as_bytes());
+            facts.insert("scan", scan.names());
         }
     }
 
-    /// What the policies say about commands.
+    /// How long an approval is waited for: of several policies, the shortest time.
+    pub fn approval_timeout(&self) -> Option<Duration> {
+        let seconds = self
+            .documents
+            .iter()
+            .map(|one| one.defaults.approval_timeout_seconds.value);
+        seconds
+            .min()
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs)
+    }
+
+    /// Whether the arguments of tool calls are recorded. Each policy has to say so.
+    pub fn records_tool_arguments(&self) -> bool {
+        !self.documents.is_empty() && self.documents.iter().all(|one| one.record_tool_arguments)
+    }
+
+    /// The command lists of the policies.
     pub fn commands(&self) -> &Commands {
         &self.commands
     }
 }
 
-fn sort(documents: &[Arc<Document>], places: &mut [Place]) {
+fn sort(documents: &[Arc<Document>], places: &mut [RuleIndex]) {
     // Stable: of equal priorities, the one that is written first stays first.
-    places.sort_by_key(|place| {
-        std::cmp::Reverse(documents[place.document].rules[place.rule].priority)
-    });
+    let priority = |place: &RuleIndex| &documents[place.document].rules[place.rule].priority;
+    places.sort_by(|a, b| priority(b).cmp(priority(a)));
 }
 
 impl Decider for PolicySet {
@@ -157,16 +184,18 @@ impl Decider for PolicySet {
         {
             return Decision {
                 allowed: false,
-                code: "policy.command".into(),
+                needs_approval: false,
+                code: ReasonCode::PolicyCommand.into(),
                 rule: None,
                 reason,
             };
         }
         let answer = self.evaluate(&self.context(request));
         let code = match (&answer.error, &answer.matched_rule) {
-            (Some(_), _) => "policy.error",
-            (None, Some(_)) => "policy.rule",
-            (None, None) => "policy.default",
+            (Some(_), _) => ReasonCode::PolicyError,
+            (None, _) if answer.action.needs_approval() => ReasonCode::PolicyApproval,
+            (None, Some(_)) => ReasonCode::PolicyRule,
+            (None, None) => ReasonCode::PolicyDefault,
         };
         let reason = match answer.error {
             Some(error) => format!("{}: {error}", answer.reason),
@@ -174,6 +203,7 @@ impl Decider for PolicySet {
         };
         Decision {
             allowed: answer.allowed,
+            needs_approval: answer.action.needs_approval(),
             code: code.into(),
             rule: answer.matched_rule,
             reason,

@@ -1,5 +1,5 @@
-//! The one profile of system calls, `profiles/workload.json`: compiled for the guest, which puts
-//! it on every program, and in the words of container engines, which put it on the guest.
+//! The system call profile, `profiles/workload.json`: compiled for the guest, which applies it to every program,
+//! and as JSON for container engines, which apply it to the guest.
 
 macro_rules! compiled {
     ($name:literal) => {
@@ -7,31 +7,42 @@ macro_rules! compiled {
     };
 }
 
-/// The compiled filter: by whether folders of the host are mounted, and whether memory is counted
-/// by a control group.
-pub fn filter(host_folders: bool, counted: bool) -> &'static [u64] {
-    match (host_folders, counted) {
-        (false, true) => compiled!("workload"),
-        (true, true) => compiled!("workload_folders"),
-        (false, false) => compiled!("workload_memory"),
-        (true, false) => compiled!("workload_both"),
+/// Whether host directories are mounted, and how programs are kept from the sockets in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folders {
+    /// No host directories.
+    None,
+    /// A connector makes connections for programs, after checking them.
+    Mediated,
+    /// Programs can't create Unix sockets.
+    NoSockets,
+}
+
+/// The compiled filter. `counted`: whether a control group counts memory.
+pub fn filter(folders: Folders, counted: bool) -> &'static [u64] {
+    match (folders, counted) {
+        (Folders::None, true) => compiled!("workload"),
+        (Folders::None, false) => compiled!("workload_memory"),
+        (Folders::Mediated, true) => compiled!("workload_mediated"),
+        (Folders::Mediated, false) => compiled!("workload_mediated_memory"),
+        (Folders::NoSockets, true) => compiled!("workload_folders"),
+        (Folders::NoSockets, false) => compiled!("workload_folders_memory"),
     }
 }
 
-/// The same for gVisor, whose kernel guards process 1 from nobody and counts all memory itself.
-pub fn filter_on_gvisor(host_folders: bool) -> &'static [u64] {
-    if host_folders {
-        compiled!("workload_init_folders")
-    } else {
-        compiled!("workload_init")
+/// The same for gVisor, whose kernel does not protect process 1 and counts all memory itself.
+pub fn filter_on_gvisor(folders: Folders) -> &'static [u64] {
+    match folders {
+        Folders::None => compiled!("workload_init"),
+        Folders::Mediated | Folders::NoSockets => compiled!("workload_init_folders"),
     }
 }
 
-/// For engines that take a profile as JSON. What it can't say (all but one value of an argument)
-/// it leaves to the filter that the guest sets, and it has what the guest itself needs.
+/// For engines. What JSON profiles can't express (all but one value of an argument) is left to the filter that
+/// the guest installs. It also allows what the guest itself needs.
 pub const ENGINE: &str = include_str!(concat!(env!("OUT_DIR"), "/engine.json"));
 
-/// Entries of /proc that are covered, or read-only, in every sandbox: a word and a path a line.
+/// Entries of /proc that are covered or read-only in every sandbox: a keyword and a path per line.
 pub const PROC: &str = include_str!("../profiles/proc.txt");
 
 #[cfg(test)]
@@ -60,6 +71,7 @@ mod tests {
             "seccomp",
             "landlock_restrict_self",
             "ioctl",
+            "openat2",
             "prctl",
             "pidfd_open",
         ] {

@@ -25,7 +25,10 @@ pub fn check(name: &str, value: &str) -> Result<()> {
         .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         || !bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
     {
-        return refuse("is not a name: letters, digits and _ only, no digit first");
+        return refuse(
+            "is not a valid name: use letters, digits and _, and do not start with a \
+             digit",
+        );
     }
     if value.contains('\0') {
         return refuse("has a NUL byte in its value");
@@ -33,12 +36,18 @@ pub fn check(name: &str, value: &str) -> Result<()> {
     if name.len() + value.len() + 2 > MAX_STRING {
         return refuse("is longer than 128 KiB");
     }
-    match rules::why_refused(name) {
+    match rules::why_refused(name, value) {
         Some(why) => refuse(&format!("is refused: {why}")),
         None => Ok(()),
     }
 }
 
+/// Whether a variable makes a program load or run something else, or is Brig's own. Not `PATH`.
+pub(crate) fn decides_what_runs(name: &str) -> bool {
+    name != "PATH" && rules::why_refused(name, "").is_some()
+}
+
+/// Checks the names and values of variables.
 pub fn check_all(env: &[(String, String)]) -> Result<()> {
     let too_much = |problem: &str| Error::InvalidConfig {
         what: "environment",

@@ -1,35 +1,38 @@
 //! A config under policies: what they limit, set, show and ask for.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use brig_egress::{Class, Layer, LayerKind, Pattern, Rule};
 use brig_policy::{CommandList, CommandMode, Commands, Document, Given, PolicySet, Verdict};
 
-use crate::config::{Limit, MIB, MountSpec};
+use crate::config::{Limit, MIB, MountSpec, SessionPolicies};
 use crate::{Control, Error, Result, SessionConfig};
 
 impl SessionConfig {
-    /// The limits of the policies hold: they take the place of defaults, and of a limit that was
-    /// asked for the stricter holds. What a policy asks of the network, of commands and of tools
-    /// becomes a need, so that a backend that can't hold it is refused. The policies stay with the
-    /// session and are asked before anything runs in it.
+    /// The limits of the policies apply: they take the place of defaults, and of a limit that was
+    /// asked for the stricter applies. What a policy asks of the network, of commands and of tools
+    /// becomes a need, so that a backend that cannot enforce it is refused. What this config itself
+    /// needs, no policy waives. The policies stay with the session and are asked before anything runs
+    /// in it.
     pub fn under(mut self, policies: Arc<PolicySet>) -> Result<Self> {
+        let required = self.needs().clone();
         for document in policies.documents() {
-            self.hold_limits(document);
+            self.apply_limits(document);
             self.set_variables(document)?;
-            self.show_folders(document);
-            self.ask_for_controls(document);
+            self.mount_directories(document);
+            self.ask_for_controls(document, &required);
         }
-        self.needs.extend(commands(policies.commands()));
+        self.needs.0.extend(commands(policies.commands()));
         self.open_network(&policies);
-        self.policies = Some(policies);
+        self.policies = SessionPolicies(Some(policies));
         Ok(self)
     }
 
     /// What a policy sets, an execution can't set otherwise either.
     pub(crate) fn check_variables(&self, env: &[(String, String)]) -> Result<()> {
-        let documents = self.policies.iter().flat_map(|set| set.documents());
+        let documents = self.policies().into_iter().flat_map(|set| set.documents());
         for document in documents {
             for (name, given) in document.env() {
                 let set = env.iter().find(|(other, _)| other == name);
@@ -41,21 +44,21 @@ impl SessionConfig {
         Ok(())
     }
 
-    fn hold_limits(&mut self, document: &Document) {
+    fn apply_limits(&mut self, document: &Document) {
         let (own, given) = (&mut self.limits, document.limits());
         let value = |given: &Option<Given<u64>>| given.as_ref().map(|given| given.value);
         let mib = |given| value(given).map(|mib| mib.saturating_mul(MIB));
         let seconds = value(&given.timeout_seconds).map(std::time::Duration::from_secs);
-        hold(&mut own.timeout, seconds);
-        hold(&mut own.memory_bytes, mib(&given.max_memory_mb));
-        hold(
+        tighten(&mut own.timeout, seconds);
+        tighten(&mut own.memory_bytes, mib(&given.max_memory_mb));
+        tighten(
             &mut own.cpus,
             given.max_cpu.as_ref().map(|given| given.value),
         );
         let processes = value(&given.max_processes).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        hold(&mut own.processes, processes);
-        hold(&mut own.disk_bytes, mib(&given.max_disk_mb));
-        hold(&mut own.output_bytes, value(&given.max_output_bytes));
+        tighten(&mut own.processes, processes);
+        tighten(&mut own.disk_bytes, mib(&given.max_disk_mb));
+        tighten(&mut own.output_bytes, value(&given.max_output_bytes));
     }
 
     /// What a policy sets, nobody sets otherwise.
@@ -70,13 +73,13 @@ impl SessionConfig {
         Ok(())
     }
 
-    fn show_folders(&mut self, document: &Document) {
+    fn mount_directories(&mut self, document: &Document) {
         let mounts = document.mounts();
-        let folders = [
+        let directories = [
             (&mounts.input_dir, "/input", false),
             (&mounts.output_dir, "/output", true),
         ];
-        for (given, target, writable) in folders {
+        for (given, target, writable) in directories {
             if let Some(given) = given {
                 let source = PathBuf::from(&given.value);
                 self.mounts.push(MountSpec {
@@ -88,31 +91,31 @@ impl SessionConfig {
         }
     }
 
-    /// Policies hold together here too: what one of them closes stays closed.
+    /// All policies apply together here too: what one of them closes stays closed.
     fn open_network(&mut self, policies: &PolicySet) {
         let lists: Vec<(bool, Vec<Rule>)> = (policies.documents().iter())
             .map(|document| (is_open(document), hosts(document)))
             .collect();
         self.network.open |= !lists.is_empty() && lists.iter().all(|(open, _)| *open);
-        let mut held: Vec<Rule> = Vec::new();
-        for (place, (_, rules)) in lists.iter().enumerate() {
-            let others = || (lists.iter().enumerate()).filter(|(other, _)| *other != place);
+        let mut allowed: Vec<Rule> = Vec::new();
+        for (index, (_, rules)) in lists.iter().enumerate() {
+            let others = || (lists.iter().enumerate()).filter(|(other, _)| *other != index);
             for rule in rules {
                 let by_all = others().all(|(_, (open, own))| {
                     (*open && is_public(rule)) || own.iter().any(|own| own.covers(rule))
                 });
-                if by_all && !held.contains(rule) {
-                    held.push(rule.clone());
+                if by_all && !allowed.contains(rule) {
+                    allowed.push(rule.clone());
                 }
             }
         }
-        if !held.is_empty() {
-            let layer = Layer::new(LayerKind::Policy).allow(held);
+        if !allowed.is_empty() {
+            let layer = Layer::new(LayerKind::Policy).allow(allowed);
             self.network.layers.push(layer);
         }
     }
 
-    fn ask_for_controls(&mut self, document: &Document) {
+    fn ask_for_controls(&mut self, document: &Document, required: &BTreeSet<Control>) {
         let asked = [
             (
                 Control::NetworkHosts,
@@ -121,23 +124,24 @@ impl SessionConfig {
             (Control::Tools, !document.tool_allowlist().is_empty()),
         ];
         let asked = asked.into_iter().filter(|(_, asked)| *asked);
-        self.needs.extend(asked.map(|(control, _)| control));
+        self.needs.0.extend(asked.map(|(control, _)| control));
         let waived = document.waive().iter();
-        self.waive
-            .extend(waived.filter_map(|name| Control::from_name(&name.value)));
+        let waived = waived.filter_map(|name| Control::from_name(&name.value));
+        let waived = waived.filter(|control| !required.contains(control));
+        self.waive.extend(waived);
     }
 }
 
-/// What it takes to hold lists of commands. What holds them also records what they stop.
+/// The controls that enforce lists of commands. They also record what the lists deny.
 fn commands(commands: &Commands) -> Vec<Control> {
-    let held = |list: &&CommandList| list.mode == CommandMode::Enforce;
+    let enforced = |list: &&CommandList| list.mode == CommandMode::Enforce;
     let whole = |list: &CommandList| list.entries.iter().any(|one| one.arguments.is_empty());
     let parts = |list: &CommandList| list.entries.iter().any(|one| !one.arguments.is_empty());
     let mut asked = Vec::new();
-    if commands.denied.iter().filter(held).any(whole) {
+    if commands.denied.iter().filter(enforced).any(whole) {
         asked.push(Control::CommandDeny);
     }
-    if commands.allowed.iter().any(|list| held(&list)) {
+    if commands.allowed.iter().any(|list| enforced(&list)) {
         asked.push(Control::CommandAllow);
     }
     if commands.denied.iter().chain(&commands.allowed).any(parts) {
@@ -158,7 +162,7 @@ fn hosts(document: &Document) -> Vec<Rule> {
     given.map(|given| given.value.clone()).collect()
 }
 
-/// Whether an open network holds this too. Of a whole range it is not asked.
+/// Whether an open network includes this host. A whole range is not looked at.
 fn is_public(rule: &Rule) -> bool {
     match rule.pattern() {
         Pattern::Name(_) | Pattern::Below(_) => true,
@@ -174,7 +178,7 @@ fn set_already(name: &str, document: &Document) -> Error {
     }
 }
 
-fn hold<T: PartialOrd + Copy>(own: &mut Limit<T>, given: Option<T>) {
+fn tighten<T: PartialOrd + Copy>(own: &mut Limit<T>, given: Option<T>) {
     if let Some(given) = given {
         let stricter = own.asked && own.value < given;
         *own = Limit::asked(if stricter { own.value } else { given });
@@ -192,7 +196,7 @@ mod tests {
     fn policies(text: &str) -> Arc<PolicySet> {
         let loaded = Document::load("p.yaml", text, Compat::Strict);
         Arc::new(PolicySet::new(vec![
-            loaded.expect("a sound policy").document,
+            loaded.expect("a valid policy").document,
         ]))
     }
 
@@ -212,7 +216,7 @@ mod tests {
         let mut config = SessionConfig::default();
         config.limits.timeout = Limit::asked(Duration::from_secs(5));
         config.limits.cpus = Limit::asked(8.0);
-        let config = config.under(policies).expect("sound");
+        let config = config.under(policies).expect("valid");
         assert_eq!(config.limits.memory_bytes, Limit::asked(2048 * MIB));
         assert_eq!(config.limits.timeout, Limit::asked(Duration::from_secs(5)));
         assert_eq!(config.limits.cpus, Limit::asked(2.0));
@@ -223,7 +227,12 @@ mod tests {
     fn what_a_policy_lists_becomes_a_need() {
         let needs = |text: &str| {
             let config = SessionConfig::default().under(policies(text));
-            config.expect("sound").needs.into_iter().collect::<Vec<_>>()
+            config
+                .expect("valid")
+                .needs()
+                .iter()
+                .copied()
+                .collect::<Vec<_>>()
         };
         assert_eq!(needs("name: x\n"), []);
         assert_eq!(
@@ -261,9 +270,9 @@ mod tests {
         let narrow = "network_allowlist: [x.a.org, c.org]\n";
         let network = |texts: &[&str]| {
             let load = |text: &&str| Document::load("p.yaml", text, Compat::Strict);
-            let documents = texts.iter().map(|text| load(text).expect("sound").document);
+            let documents = texts.iter().map(|text| load(text).expect("valid").document);
             let set = Arc::new(PolicySet::new(documents.collect()));
-            let config = SessionConfig::default().under(set).expect("sound");
+            let config = SessionConfig::default().under(set).expect("valid");
             let rules = config.network.layers.iter().flat_map(|layer| &layer.allow);
             let rules: Vec<String> = rules.map(ToString::to_string).collect();
             (config.network.open, rules.join(" "))
@@ -285,7 +294,7 @@ mod tests {
         let policies = policies("env: {A: b}\nsandbox_mounts: {input_dir: /data}\nwaive: [cpu]\n");
         let config = SessionConfig::default()
             .under(policies.clone())
-            .expect("sound");
+            .expect("valid");
         assert_eq!(config.env, [("A".to_owned(), "b".to_owned())]);
         assert_eq!(config.mounts[0].target, PathBuf::from("/input"));
         assert!(config.waive.contains(&Control::Cpu) && !config.mounts[0].writable);

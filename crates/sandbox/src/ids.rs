@@ -27,6 +27,7 @@ macro_rules! name_type {
         pub struct $name(String);
 
         impl $name {
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -84,12 +85,14 @@ name_type!(
 );
 
 impl SessionId {
+    /// A new name that no other has.
     pub fn random() -> Self {
         Self(short_id())
     }
 }
 
 impl ExecutionId {
+    /// A new name that no other has.
     pub fn random() -> Self {
         Self(short_id())
     }

@@ -1,51 +1,75 @@
 //! The lifecycle of sandboxed executions: plan, decide, run, record, answer. It is the same for
-//! every backend; a backend only offers a place to run in.
+//! every backend. Library users take the crate `brig`; this one is for backends.
 
-mod account;
+#![warn(missing_docs)]
+
+pub mod approvals;
 mod attempts;
 pub mod backend;
 pub mod blocking;
-pub mod commands;
 pub mod config;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod control;
-pub mod doors;
+mod denial;
+mod directories;
 pub mod env;
 mod error;
 mod execution;
 mod finding;
 mod governed;
+mod host_programs;
 mod ids;
-pub mod layers;
+mod lifecycle;
 pub mod limits;
-pub mod link;
 mod mounts;
+mod named_file;
 mod needs;
-pub mod network;
 mod once;
+mod outcome;
 pub mod plan;
+mod policy_files;
+mod records;
 mod report;
 pub mod request;
 mod sandbox;
 mod session;
+mod sessions;
 mod shared;
 mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod text;
+pub mod tools;
+
+pub use brig_tools::{
+    Arguments, DuplicateTool, FunctionTool, InvalidToolName, Tool, ToolError, ToolName,
+    ToolRegistry, ToolSpec,
+};
 
 pub use attempts::{Attempted, Attempts};
-pub use backend::{Backend, Event, Instance};
+pub use backend::{
+    Backend, BackendId, Capabilities, Event, InitialState, Instance, IntoBackend, Unavailable,
+};
 pub use config::{Limit, Limits, NetworkConfig, SessionConfig};
 pub use control::{Control, ControlState, Controls, Strength};
+pub use denial::Denial;
+pub use directories::{config_dir, state_dir};
 pub use error::{Error, Result};
-pub use execution::{ExecutionInfo, Request, Running};
+pub use execution::{ExecSignal, Execution, ExecutionHandle, ExecutionInfo};
 pub use finding::Finding;
+pub use host_programs::HostPrograms;
 pub use ids::{AgentId, CheckpointName, ExecutionId, SessionId};
+pub use mounts::below::Location;
+pub use mounts::check_mount;
+pub use mounts::links::follow;
+pub use mounts::python::{Python, is_installation};
+pub use named_file::{open_named, read_named};
+pub use outcome::{KillReason, Outcome, Output, Usage};
 pub use plan::Plan;
-pub use report::Report;
-pub use request::{ExecRequest, KillReason, Language, Outcome, Output, Usage};
+pub use policy_files::{LoadedPolicies, PolicyFiles, read_policy};
+pub use report::{Interrupted, Report};
+pub use request::{Cancelled, Language, Request, TerminalSize, TraceParent, Work};
 pub use sandbox::{Sandbox, SandboxBuilder, SessionDetails, SessionInfo};
-pub use session::{Checkpoint, Session};
+pub use session::{Checkpoint, Session, Upload};
+pub use sessions::Sessions;
 pub use status::{ExecutionStatus, SessionStatus};

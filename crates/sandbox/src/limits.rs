@@ -18,36 +18,42 @@ pub struct Range<T> {
     text: &'static str,
 }
 
+/// Of the time limit.
 pub const TIMEOUT: Range<Duration> = Range {
     what: "timeout",
     min: Duration::from_millis(10),
     max: Duration::from_secs(24 * 60 * 60),
     text: "10 ms to 24 h",
 };
+/// Of the memory limit, in bytes.
 pub const MEMORY: Range<u64> = Range {
     what: "memory limit",
     min: 16 * MIB,
     max: TIB,
     text: "16 MiB to 1 TiB",
 };
+/// Of the CPU limit.
 pub const CPUS: Range<f64> = Range {
     what: "cpu limit",
     min: 0.01,
     max: 1024.0,
     text: "0.01 to 1024 CPUs",
 };
+/// Of the limit of processes.
 pub const PROCESSES: Range<u32> = Range {
     what: "process limit",
     min: 1,
     max: 65536,
     text: "1 to 65536",
 };
+/// Of the disk limit, in bytes.
 pub const DISK: Range<u64> = Range {
     what: "disk limit",
     min: MIB,
     max: TIB,
     text: "1 MiB to 1 TiB",
 };
+/// Of the output limit, in bytes.
 pub const OUTPUT: Range<u64> = Range {
     what: "output limit",
     min: 1,
@@ -69,6 +75,7 @@ impl<T: PartialOrd + Copy + Debug> Range<T> {
 }
 
 impl Limits {
+    /// Refuses limits that are out of range.
     pub fn check(&self) -> Result<()> {
         TIMEOUT.check(self.timeout.value)?;
         MEMORY.check(self.memory_bytes.value)?;
@@ -99,9 +106,12 @@ impl Limits {
 
 fn tighter<T: PartialOrd + Copy>(a: Limit<T>, b: Limit<T>) -> Limit<T> {
     let value = if b.value < a.value { b.value } else { a.value };
-    Limit {
-        value,
-        asked: a.asked || b.asked,
+    if a.must_be_enforced() || b.must_be_enforced() {
+        Limit::asked(value)
+    } else if a.asked || b.asked {
+        Limit::best_effort(value)
+    } else {
+        Limit::default_of(value)
     }
 }
 
@@ -153,6 +163,13 @@ mod tests {
             output_overflow: OutputOverflow::Kill,
             ..Limits::default()
         };
+        let best_effort = Limits {
+            memory_bytes: Limit::best_effort(64 * MIB),
+            ..Limits::default()
+        };
+        let memory = |other: &Limits| best_effort.stricter(other).memory_bytes;
+        assert_eq!(memory(&Limits::default()), Limit::best_effort(64 * MIB));
+        assert_eq!(memory(&policy), Limit::asked(64 * MIB));
         let both = config.stricter(&policy);
         assert_eq!(both, policy.stricter(&config));
         assert_eq!(both.cpus, Limit::asked(2.0));

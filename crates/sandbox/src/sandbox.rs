@@ -1,4 +1,4 @@
-//! The way in.
+//! The entry point of the library.
 
 mod inspect;
 mod network;
@@ -9,51 +9,90 @@ use std::sync::{Arc, Mutex, OnceLock};
 use brig_audit::{Event as Fact, MemoryLog, Recorder};
 use brig_egress::Layer;
 use brig_policy::{AllowAll, Decider};
+use brig_tools::ToolRegistry;
 use jiff::Timestamp;
 use serde::Serialize;
 
 pub use inspect::SessionDetails;
 
+use crate::approvals::{ApprovalAnswer, ApprovalFunction, ApprovalRequest, Approver};
+use crate::directories::Private;
 use crate::session::Inner;
-use crate::shared::{Owner, Shared, lock};
-use crate::store::{Place, Store, blocking};
+use crate::shared::{SessionKey, Shared, lock};
+use crate::store::{Storage, Store, blocking};
 use crate::{
-    AgentId, Backend, Error, Report, Request, Result, Running, Session, SessionConfig, SessionId,
-    SessionStatus, once,
+    AgentId, Backend, Error, ExecutionHandle, IntoBackend, Plan, Report, Request, Result, Session,
+    SessionConfig, SessionId, SessionStatus, once,
 };
 
-/// One backend, one policy, one record, and the sessions in between. Cheap to clone.
+/// Runs code on one backend, under one policy, with one record; creates and finds sessions. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     shared: Arc<Shared>,
 }
 
+/// Builds a [`Sandbox`]; see [`Sandbox::builder`].
 #[derive(Debug)]
 pub struct SandboxBuilder {
     backend: Arc<dyn Backend>,
     state_dir: Option<PathBuf>,
     private_dir: Option<PathBuf>,
+    out_of_reach: Vec<Private>,
     user_network: Option<Layer>,
     decider: Arc<dyn Decider>,
     recorder: Arc<dyn Recorder>,
+    on_plan: Option<OnPlan>,
+    tools: ToolRegistry,
+    approver: Option<Arc<dyn Approver>>,
+}
+
+/// Called with every plan before anything is started by it.
+#[derive(Clone)]
+pub(crate) struct OnPlan(Arc<dyn Fn(&Plan) + Send + Sync>);
+
+impl OnPlan {
+    pub(crate) fn call(&self, plan: &Plan) {
+        (self.0)(plan);
+    }
+}
+
+impl std::fmt::Debug for OnPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnPlan")
+    }
 }
 
 impl SandboxBuilder {
+    /// Called with what a sandbox will show of the host and enforce, before it runs.
+    pub fn on_plan(mut self, call: impl Fn(&Plan) + Send + Sync + 'static) -> Self {
+        self.on_plan = Some(OnPlan(Arc::new(call)));
+        self
+    }
+
     /// Where sessions are kept. Without it they live as long as the process.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(path.into());
         self
     }
 
-    /// A folder that no mount may show in a sandbox, such as that of the recorder. The folder
-    /// for sessions is one anyway.
+    /// A directory that no mount may show in a sandbox, such as that of the recorder. The state
+    /// directory never is shown.
     pub fn private_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.private_dir = Some(path.into());
         self
     }
 
-    /// What the user allows and blocks now. It takes the place of what a session was created with,
-    /// so that what was taken back is taken back everywhere.
+    /// Another directory that no mount may show or contain. The user's configuration and state of
+    /// Brig ([`crate::config_dir`], [`crate::state_dir`]) always stay out of reach.
+    pub fn keep_out_of_reach(mut self, path: impl Into<PathBuf>) -> Self {
+        let why = "it contains a directory that is kept out of reach";
+        self.out_of_reach.push(Private::new(path, why));
+        self
+    }
+
+    /// What the user allows and blocks now. Replaces what a session was created with, so that what was
+    /// withdrawn is withdrawn everywhere.
     pub fn user_network(mut self, layer: Layer) -> Self {
         self.user_network = Some(layer);
         self
@@ -71,19 +110,45 @@ impl SandboxBuilder {
         self
     }
 
+    /// Who is asked where a policy requires an approval. Without it, that is a denial.
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = Some(approver);
+        self
+    }
+
+    /// The same, with a function.
+    pub fn approve_with<F, A>(self, ask: F) -> Self
+    where
+        F: Fn(ApprovalRequest) -> A + Send + Sync + 'static,
+        A: Future<Output = ApprovalAnswer> + Send + 'static,
+    {
+        self.approver(Arc::new(ApprovalFunction::new(ask)))
+    }
+
+    /// Functions of the host that code may call, as far as its policies list them.
+    pub fn tools(mut self, tools: ToolRegistry) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Opens the state directory, if there is one.
     pub fn build(self) -> Result<Sandbox> {
-        let place = match self.state_dir {
-            Some(path) => Place::Durable(Store::open(&path)?),
-            None => Place::Temporary(OnceLock::new()),
+        let storage = match self.state_dir {
+            Some(path) => Storage::Durable(Store::open(&path)?),
+            None => Storage::Temporary(OnceLock::new()),
         };
         Ok(Sandbox {
             shared: Arc::new(Shared {
                 backend: self.backend,
                 decider: self.decider,
                 recorder: self.recorder,
+                approver: self.approver,
                 private: self.private_dir,
+                out_of_reach: self.out_of_reach,
                 user_network: self.user_network,
-                place,
+                on_plan: self.on_plan,
+                tools: self.tools,
+                storage,
                 sessions: Mutex::default(),
             }),
         })
@@ -92,11 +157,17 @@ impl SandboxBuilder {
 
 /// One line of a list of sessions.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SessionInfo {
+    /// The agent it belongs to.
     pub agent: AgentId,
+    /// Its name.
     pub id: SessionId,
+    /// Its state.
     pub status: SessionStatus,
+    /// When it was created.
     pub created: Timestamp,
+    /// The backend it was created with.
     pub backend: String,
     /// Saved states that its files are stacked from.
     pub layers: usize,
@@ -105,22 +176,37 @@ pub struct SessionInfo {
 }
 
 impl Sandbox {
-    pub fn builder(backend: Arc<dyn Backend>) -> SandboxBuilder {
+    /// A sandbox on this backend.
+    pub fn builder(backend: impl IntoBackend) -> SandboxBuilder {
         SandboxBuilder {
-            backend,
+            backend: backend.into_backend(),
             state_dir: None,
             private_dir: None,
+            out_of_reach: Private::of_user(),
             user_network: None,
             decider: Arc::new(AllowAll),
             recorder: Arc::new(MemoryLog::default()),
+            on_plan: None,
+            tools: ToolRegistry::default(),
+            approver: None,
         }
     }
 
+    /// The backend that runs everything.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.shared.backend
     }
 
-    /// Makes a session and starts its instance. Without an id, it gets a random one.
+    /// What a new session with this config would have, with the tools that are registered here.
+    ///
+    /// # Errors
+    ///
+    /// If no session can be created with it.
+    pub async fn plan(&self, config: &SessionConfig) -> Result<Plan> {
+        self.shared.plan(config).await
+    }
+
+    /// Creates a session and starts its instance. Without an id, it gets a random one.
     pub async fn create_session(
         &self,
         agent: &AgentId,
@@ -139,7 +225,7 @@ impl Sandbox {
     /// All sessions of this process, and all that are kept on disk.
     pub fn list_sessions(&self) -> Result<Vec<SessionInfo>> {
         let live: Vec<Arc<Inner>> = lock(&self.shared.sessions).values().cloned().collect();
-        let mut list: Vec<SessionInfo> = match self.shared.place.durable() {
+        let mut list: Vec<SessionInfo> = match self.shared.storage.durable() {
             Some(store) => store
                 .names()
                 .map_err(|error| Error::io("list of sessions", error))?
@@ -153,32 +239,16 @@ impl Sandbox {
     }
 
     fn info(&self, store: &Store, agent: &AgentId, id: &SessionId) -> SessionInfo {
-        let record = store.read(agent, id).ok();
-        SessionInfo {
-            agent: agent.clone(),
-            id: id.clone(),
-            status: match record {
-                Some(_) => self.session_status(agent, id),
-                None => SessionStatus::Failed,
-            },
-            created: record
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |record| record.created),
-            backend: record
-                .as_ref()
-                .map_or_else(String::new, |record| record.backend.clone()),
-            layers: record.as_ref().map_or(0, |record| record.layers.len()),
-            bytes: record.map_or(0, |record| record.bytes() + store.head_bytes(&record)),
-        }
+        SessionInfo::read(store, agent, id, self.session_status(agent, id))
     }
 
     fn info_of(&self, inner: &Inner) -> SessionInfo {
         SessionInfo {
-            agent: inner.owner.agent.clone(),
-            id: inner.owner.session.clone(),
+            agent: inner.key.agent.clone(),
+            id: inner.key.session.clone(),
             status: inner.status(),
             created: inner.created,
-            backend: self.shared.backend.name().into(),
+            backend: self.shared.backend.id().to_string(),
             layers: 0,
             bytes: 0,
         }
@@ -186,38 +256,34 @@ impl Sandbox {
 
     /// [`SessionStatus::Destroyed`] if there is no such session.
     pub fn session_status(&self, agent: &AgentId, id: &SessionId) -> SessionStatus {
-        let inner = lock(&self.shared.sessions)
-            .get(&(agent.clone(), id.clone()))
-            .cloned();
-        match (inner, self.shared.place.durable()) {
+        let inner = self.shared.session(agent, id);
+        match (inner, self.shared.storage.durable()) {
             (Some(inner), _) => inner.status_in(&self.shared),
-            (None, Some(store)) if store.is_busy(agent, id) => SessionStatus::Executing,
-            (None, Some(store)) if store.exists(agent, id) => SessionStatus::Ready,
-            _ => SessionStatus::Destroyed,
+            (None, Some(store)) => store.status(agent, id),
+            (None, None) => SessionStatus::Destroyed,
         }
     }
 
-    /// Ends and removes a session, and wins over everything that runs in it, in whatever process.
-    /// An unknown session is gone already.
+    /// Ends and removes a session, with everything that runs in it, in any process. Does nothing if
+    /// there is no such session.
     pub async fn destroy_session(&self, agent: &AgentId, id: &SessionId) -> Result<()> {
-        let inner = lock(&self.shared.sessions)
-            .get(&(agent.clone(), id.clone()))
-            .cloned();
+        let inner = self.shared.session(agent, id);
         if let Some(inner) = inner {
             return Session::of(self.shared.clone(), inner).destroy().await;
         }
-        let Some(store) = self.shared.place.durable().cloned() else {
+        let Some(store) = self.shared.storage.durable().cloned() else {
             return Ok(());
         };
-        let owner = Owner {
-            agent: agent.clone(),
-            session: id.clone(),
-        };
-        let (agent, id) = (agent.clone(), id.clone());
-        if blocking(move || store.destroy(&agent, &id)).await? {
-            self.shared.record(&owner, None, Fact::SessionDestroyed)?;
+        let key = SessionKey::new(agent, id);
+        let kept = store.at_backend(agent, id);
+        self.shared.is_own(&key, kept.as_ref())?;
+        let directory = store.session_path(agent, id);
+        self.shared.backend.forget(&directory).await;
+        let (agent, id, own) = (agent.clone(), id.clone(), store.clone());
+        if blocking(move || own.destroy(&agent, &id)).await? {
+            self.shared.record(&key, Fact::SessionDestroyed)?;
         }
-        Ok(())
+        self.shared.remove_at_backend(&key, &store, kept).await
     }
 
     /// A session for one execution. Nothing is written to disk.
@@ -236,7 +302,7 @@ impl Sandbox {
         agent: &AgentId,
         config: SessionConfig,
         request: Request,
-    ) -> Result<Running> {
+    ) -> Result<ExecutionHandle> {
         once::start(self.shared.clone(), agent, config, request).await
     }
 }

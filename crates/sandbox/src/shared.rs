@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use brig_audit::{Event as Fact, Pending, Record, Recorder};
+use brig_audit::{Egress, Event as Fact, Record, Recorder};
 use brig_egress::Layer;
-use brig_policy::{Action, Decider, Decision, Extra, Request as Question};
+use brig_policy::Decider;
+use brig_tools::ToolRegistry;
 use jiff::Timestamp;
 
-use crate::account::Account;
-use crate::backend::Permit;
-use crate::request::Work;
+use crate::approvals::Approver;
+use crate::backend::Lease;
+use crate::directories::Private;
+use crate::sandbox::OnPlan;
 use crate::session::Inner;
-use crate::store::{Place, Store};
+use crate::store::{AtBackend, Head, Storage, Store, blocking};
 use crate::{
-    AgentId, Backend, Error, ExecRequest, ExecutionId, ExecutionStatus, Outcome, Plan, Report,
-    Result, SessionConfig, SessionId,
+    AgentId, Backend, Capabilities, Error, ExecutionId, InitialState, Instance, Plan, Result,
+    SessionConfig, SessionId, plan,
 };
 
 #[derive(Debug)]
@@ -24,28 +26,42 @@ pub(crate) struct Shared {
     pub backend: Arc<dyn Backend>,
     pub decider: Arc<dyn Decider>,
     pub recorder: Arc<dyn Recorder>,
-    /// A folder that no mount may show, if there is none for sessions.
+    /// Who is asked where a policy requires an approval.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// A directory that no mount may show, if sessions are not kept on disk.
     pub private: Option<PathBuf>,
-    /// What the user allows and blocks, in place of what sessions remember.
+    /// More directories that no mount may show.
+    pub out_of_reach: Vec<Private>,
+    /// What the user allows and blocks. Replaces what sessions were created with.
     pub user_network: Option<Layer>,
-    pub place: Place,
-    pub sessions: Mutex<HashMap<(AgentId, SessionId), Arc<Inner>>>,
+    pub on_plan: Option<OnPlan>,
+    /// What code may call, as far as its policies list it.
+    pub tools: ToolRegistry,
+    pub storage: Storage,
+    pub sessions: Mutex<HashMap<SessionKey, Arc<Inner>>>,
 }
 
-/// Nothing here is left half-done by a panic, so a poisoned lock is as good as any.
+/// A panic leaves nothing here half-done, so a poisoned lock may be used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who an execution belongs to.
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
+/// Names a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionKey {
     pub agent: AgentId,
     pub session: SessionId,
 }
 
-impl Owner {
-    pub fn record(&self, execution: Option<&ExecutionId>, event: Fact) -> Record {
+impl SessionKey {
+    pub(crate) fn new(agent: &AgentId, session: &SessionId) -> Self {
+        Self {
+            agent: agent.clone(),
+            session: session.clone(),
+        }
+    }
+
+    pub(crate) fn record(&self, execution: Option<&ExecutionId>, event: Fact) -> Record {
         Record {
             at: Timestamp::now(),
             agent: self.agent.to_string(),
@@ -57,149 +73,144 @@ impl Owner {
 }
 
 impl Shared {
-    pub fn plan(&self, config: &SessionConfig, layers: Vec<PathBuf>) -> Result<Plan> {
-        let state = self.place.durable().map(Store::root);
-        let state = state.or(self.private.as_deref());
-        Plan::make_beside(config, self.backend.as_ref(), layers, state)
+    /// A session that is open in this process.
+    pub(crate) fn session(&self, agent: &AgentId, id: &SessionId) -> Option<Arc<Inner>> {
+        let key = SessionKey::new(agent, id);
+        lock(&self.sessions).get(&key).cloned()
     }
 
-    /// Keeps a record, and waits until it is safe.
-    pub fn record(
+    /// Refuses what another backend keeps.
+    pub(crate) fn is_own(&self, key: &SessionKey, kept: Option<&AtBackend>) -> Result<()> {
+        match kept.filter(|kept| kept.backend != *self.backend.id()) {
+            Some(kept) => Err(Error::OtherBackend {
+                session: key.session.to_string(),
+                backend: kept.backend.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what the backend kept of a session that is gone.
+    pub(crate) async fn remove_at_backend(
         &self,
-        owner: &Owner,
-        execution: Option<&ExecutionId>,
-        event: Fact,
+        key: &SessionKey,
+        store: &Store,
+        kept: Option<AtBackend>,
     ) -> Result<()> {
-        self.recorder.append(owner.record(execution, event))?;
+        let Some(kept) = kept else {
+            return Ok(());
+        };
+        if let Some(lease) = kept.lease {
+            self.end(key, &lease).await?;
+        }
+        self.delete_unused_snapshots(store).await
+    }
+
+    /// Ends an instance that no process has joined.
+    pub(crate) async fn end(&self, key: &SessionKey, lease: &Lease) -> Result<()> {
+        let decided = self.backend.end(&lease.handle).await?;
+        self.record_unattributed(key, decided).await
+    }
+
+    /// Ends an instance of a session.
+    pub(crate) async fn destroy(&self, key: &SessionKey, instance: &dyn Instance) -> Result<()> {
+        let decided = instance.unattributed().await;
+        let ended = instance.destroy().await;
+        ended.and(self.record_unattributed(key, decided).await)
+    }
+
+    async fn record_unattributed(&self, key: &SessionKey, decided: Vec<Egress>) -> Result<()> {
+        if decided.is_empty() {
+            return Ok(());
+        }
+        let facts = decided.into_iter().map(Fact::EgressDecided).collect();
+        self.record_all(key, facts).await
+    }
+
+    /// Deletes the snapshots that no session and no checkpoint refers to.
+    pub(crate) async fn delete_unused_snapshots(&self, store: &Store) -> Result<()> {
+        let (store, id) = (store.clone(), self.backend.id().clone());
+        for unused in blocking(move || store.take_unused_snapshots(&id)).await? {
+            self.backend.delete_snapshot(&unused.snapshot).await?;
+            blocking(move || unused.forget()).await?;
+        }
         Ok(())
     }
 
-    /// Keeps records together, and waits until they are safe.
-    pub async fn record_all(&self, owner: &Owner, facts: Vec<Fact>) -> Result<()> {
-        let records = facts.into_iter().map(|fact| owner.record(None, fact));
+    /// Saves the files of an instance, and keeps its lease.
+    pub(crate) async fn save(&self, head: &Head, instance: &dyn Instance) -> Result<()> {
+        head.save(instance).await?;
+        if let Some(lease) = instance.lease() {
+            head.keep_lease(&lease)?;
+        }
+        if head.is_snapshot() {
+            self.delete_unused_snapshots(self.storage.store()?).await?;
+        }
+        Ok(())
+    }
+
+    /// What the backend can do for a config.
+    pub(crate) async fn probe(&self, config: &SessionConfig) -> Result<Capabilities> {
+        plan::probe(config, self.backend.as_ref()).await
+    }
+
+    /// A plan for a new instance without files.
+    pub(crate) async fn plan(&self, config: &SessionConfig) -> Result<Plan> {
+        let offer = self.probe(config).await?;
+        self.plan_with(config, &offer, InitialState::Empty)
+    }
+
+    pub(crate) fn plan_with(
+        &self,
+        config: &SessionConfig,
+        offer: &Capabilities,
+        initial: InitialState,
+    ) -> Result<Plan> {
+        let state = self.storage.durable().map(Store::root);
+        let state = state.or(self.private.as_deref());
+        let private = self.out_of_reach.clone();
+        let plan = Plan::of(config, offer, initial, state, private, Some(&self.tools))?;
+        if let Some(on_plan) = &self.on_plan {
+            on_plan.call(&plan);
+        }
+        Ok(plan)
+    }
+
+    /// Creates an instance. If the backend chose an option of the plan and that does not work, it may choose
+    /// again: then the plan is another one.
+    pub(crate) async fn create(
+        &self,
+        config: &SessionConfig,
+        mut plan: Arc<Plan>,
+    ) -> Result<(Arc<dyn Instance>, Arc<Plan>)> {
+        loop {
+            let error = match self.backend.create(&plan).await {
+                Ok(instance) => return Ok((instance.into(), plan)),
+                Err(error) => error,
+            };
+            if plan.chosen.is_empty() {
+                return Err(error);
+            }
+            let offer = self.probe(config).await?;
+            if offer.chosen == plan.chosen {
+                return Err(error);
+            }
+            let saved = plan.saved;
+            let next = self.plan_with(config, &offer, plan.initial.clone())?;
+            plan = Arc::new(Plan { saved, ..next });
+        }
+    }
+
+    /// Writes a record about a session, and returns when it is safe.
+    pub(crate) fn record(&self, session: &SessionKey, event: Fact) -> Result<()> {
+        self.recorder.append(session.record(None, event))?;
+        Ok(())
+    }
+
+    /// Writes records about a session together, and returns when they are safe.
+    pub(crate) async fn record_all(&self, session: &SessionKey, facts: Vec<Fact>) -> Result<()> {
+        let records = facts.into_iter().map(|fact| session.record(None, fact));
         self.recorder.begin(records.collect()).await?;
         Ok(())
-    }
-
-    /// Opens the account of an execution.
-    pub fn account(
-        &self,
-        owner: &Owner,
-        execution: &ExecutionId,
-        step: u64,
-        request: &ExecRequest,
-    ) -> Account {
-        let recorder = self.recorder.clone();
-        let (owner, execution) = (owner.clone(), execution.clone());
-        Account::open(owner, execution, step, request, recorder)
-    }
-
-    /// Decides. What is allowed is recorded together with its start; a denial is recorded at once,
-    /// with `last` after it, and is an error.
-    pub async fn decide(
-        &self,
-        account: &mut Account,
-        (work, facts): (&Work, &Extra),
-        plan: &Plan,
-        last: Option<Fact>,
-    ) -> Result<Decision> {
-        let mut question = Question::new(account.owner.agent.as_str(), action(work));
-        question.extra = Some(facts);
-        match work {
-            Work::Code {
-                language, source, ..
-            } => {
-                question.language = Some(language.name());
-                question.code = Some(source);
-            }
-            Work::Command(argv) => question.command = Some(argv),
-        }
-        let mut decision = self.decider.decide(&question);
-        account.policy = self.decider.policy_digest();
-        if decision.allowed
-            && let Some(policies) = &plan.policies
-        {
-            decision = policies.decide(&question);
-            account.policy = policies.policy_digest();
-        }
-        if decision.allowed {
-            account.before.push(account.decided(&decision));
-            return Ok(decision);
-        }
-        let mut records = std::mem::take(&mut account.before);
-        records.extend(account.denied(&decision, plan, self.backend.name()));
-        records.extend(last.map(|fact| account.owner.record(None, fact)));
-        self.recorder.conclude(records).await?;
-        let report = self.report(account, decision, plan, None);
-        Err(Error::Denied(Box::new(report)))
-    }
-
-    /// Begins to record that an execution begins, and what came before, so that an instance can be
-    /// started meanwhile.
-    pub fn begin(&self, account: &mut Account) -> Result<Pending> {
-        let mut records = std::mem::take(&mut account.before);
-        records.push(account.begins());
-        Ok(self.recorder.begin(records).unless_failed()?)
-    }
-
-    /// The right to run, once the beginning is safely on record. The only place where a permit
-    /// is made.
-    pub async fn permit(
-        &self,
-        begun: Pending,
-        account: &Account,
-        decision: Decision,
-    ) -> Result<Permit> {
-        begun.await?;
-        Ok(Permit {
-            execution: account.execution.clone(),
-            decision,
-            attempts: account.attempts.clone(),
-        })
-    }
-
-    /// Records how an execution ended; `last` is recorded after it.
-    pub async fn record_end(
-        &self,
-        account: &Account,
-        decision: &Decision,
-        plan: &Plan,
-        result: Result<&Outcome, &Error>,
-        last: Option<Fact>,
-    ) -> Result<()> {
-        let mut records = account.ended(decision, plan, self.backend.name(), result);
-        records.extend(last.map(|fact| account.owner.record(None, fact)));
-        self.recorder.conclude(records).await?;
-        account.attempts.complete()
-    }
-
-    pub fn report(
-        &self,
-        account: &Account,
-        decision: Decision,
-        plan: &Plan,
-        outcome: Option<Outcome>,
-    ) -> Report {
-        Report {
-            execution_id: account.execution.clone(),
-            agent_id: account.owner.agent.clone(),
-            session_id: account.owner.session.clone(),
-            backend: self.backend.name(),
-            status: outcome
-                .as_ref()
-                .map_or(ExecutionStatus::Failed, Outcome::status),
-            decision,
-            outcome,
-            enforcement: plan.enforcement().to_vec(),
-            waived: plan.waived().to_vec(),
-            attempted: account.attempts.listed(),
-        }
-    }
-}
-
-pub(crate) fn action(work: &Work) -> Action {
-    match work {
-        Work::Code { .. } => Action::Execute,
-        Work::Command(_) => Action::Run,
     }
 }

@@ -1,8 +1,10 @@
 //! What the tests of all crates share.
 
+mod again;
 mod processes;
 mod server;
 
+pub use again::{again, again_by, is_alone, name_in, name_of, passes};
 pub use processes::descendants;
 pub use server::Server;
 

@@ -1,20 +1,13 @@
 //! Processes of this machine.
 
-use std::fs;
+use brig_linux::process_stat::{ProcessStat, process_ids};
 
 /// All processes below this one.
 pub fn descendants() -> Vec<u32> {
     let mut parents = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        parents.extend(parent.map(|parent| (pid, parent)));
+    for pid in process_ids() {
+        let stat = ProcessStat::of(pid);
+        parents.extend(stat.map(|stat| (pid, stat.parent)));
     }
     let mut found = vec![std::process::id()];
     let mut next = 0;

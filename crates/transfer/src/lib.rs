@@ -1,23 +1,33 @@
-//! A folder as a stream of bytes: files, folders, symbolic links, names of one file, modes, times
-//! and holes. For a sandbox whose files can't be reached from outside.
+//! A directory as a byte stream: files, directories, symbolic and hard links, modes, times and holes. For
+//! a sandbox whose files the host can't access.
 //!
-//! The [`Sender`] is asked for bytes, the [`Receiver`] is given them, and neither ever waits. What
-//! the sender sent before is not sent again. The receiver trusts nothing it is given: no path leads
-//! out of its folder, no link is followed, and there are [`Bounds`] for everything.
+//! Bytes are pulled from the [`Sender`] and pushed into the [`Receiver`]; neither ever blocks. What was
+//! sent before is not sent again. The receiver does not trust the stream: no path leads out of its
+//! directory, no link is followed, and there are [`Bounds`] for everything.
 //!
-//! A root file system that belongs to others can be sent and received too: within a [`Scope`].
+//! A root file system that mostly belongs to other users can be transferred too, within a [`Scope`].
+//!
+//! Not tar: it has no record for "unchanged since the last time", and its readers accept far more than
+//! this needs.
 
-mod open;
-mod place;
+mod cache;
+mod entry;
+mod evidence;
+mod file_reader;
+mod file_writer;
+mod owned;
 mod receive;
 mod record;
 mod scope;
 mod send;
-mod writing;
+mod stamps;
 
-pub use receive::{Bounds, Receiver};
+pub use cache::{Cached, CachedFile, FileIdentity, content_digest};
+pub use evidence::{Compare, Evidence};
+pub use receive::{Bounds, Received, Receiver};
 pub use scope::Scope;
-pub use send::{Sender, Stamps};
+pub use send::Sender;
+pub use stamps::Stamps;
 
-/// How deep folders may be nested.
+/// How deep directories may be nested.
 pub const MAX_DEPTH: usize = 128;

@@ -1,15 +1,22 @@
-//! What the stream is made of: records with their length in front.
+//! The records of the stream. Each is preceded by its length.
 
 use serde::{Deserialize, Serialize};
 
-/// Longer than any record of ours: a path, the target of a link, a few numbers.
-pub const MAX_RECORD: usize = 64 * 1024;
+use crate::cache::CachedFile;
+
+/// Longer than any valid record: a path, the target of a link, a few numbers.
+pub(crate) const MAX_RECORD: usize = 64 * 1024;
 
 /// Seconds and nanoseconds.
-pub type Time = (i64, u32);
+pub(crate) type Time = (i64, u32);
+
+/// The kernel's nanoseconds are below a billion.
+pub(crate) fn time(seconds: i64, nanoseconds: u64) -> Time {
+    (seconds, u32::try_from(nanoseconds).unwrap_or(0))
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Record {
+pub(crate) enum Record {
     /// Before everything in it.
     Folder {
         path: Vec<u8>,
@@ -24,7 +31,15 @@ pub enum Record {
         size: u64,
         same: bool,
     },
-    /// Bytes of the file that came last, which follow the record. What is not sent is a hole.
+    /// A file that the receiver has in its cache.
+    Cached {
+        path: Vec<u8>,
+        mode: u32,
+        modified: Time,
+        size: u64,
+        file: CachedFile,
+    },
+    /// Bytes of the current file, which follow the record. What is not sent is a hole.
     Data {
         at: u64,
         length: u32,
@@ -33,12 +48,12 @@ pub enum Record {
         path: Vec<u8>,
         target: Vec<u8>,
     },
-    /// One more name of a file that was sent before.
+    /// A hard link to a file that was sent before.
     Name {
         path: Vec<u8>,
         first: Vec<u8>,
     },
-    /// There is nothing else. The mode and time of the folder itself.
+    /// The end of the stream. Mode and time of the directory itself.
     End {
         mode: u32,
         modified: Time,
@@ -46,7 +61,7 @@ pub enum Record {
 }
 
 impl Record {
-    pub fn encode_into(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
         let bytes = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
         let length = u32::try_from(bytes.len()).map_err(std::io::Error::other)?;
         out.extend_from_slice(&length.to_le_bytes());
@@ -54,7 +69,7 @@ impl Record {
         Ok(())
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         match postcard::take_from_bytes(bytes) {
             Ok((record, [])) => Some(record),
             _ => None,

@@ -1,12 +1,12 @@
-//! What a user may have changed of a root file system that is mostly somebody else's: everything in
-//! folders that may be written, and elsewhere the files that may.
+//! What a user may have changed in a root file system that mostly belongs to others: everything in writable
+//! directories, and writable files elsewhere.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Access, AtFlags, Stat, accessat};
 
-/// The places that something else is mounted on are left out, unless they are taken in.
+/// Everything but these mount points.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     mounts: HashSet<Vec<u8>>,
@@ -19,7 +19,7 @@ impl Scope {
         Self { mounts }
     }
 
-    /// Whether a path is one of them or lies below.
+    /// Whether a path is one of the mount points or below one.
     pub(crate) fn covers(&self, path: &[u8]) -> bool {
         let ends = (0..path.len()).filter(|at| path[*at] == b'/');
         ends.chain([path.len()])
@@ -31,12 +31,12 @@ impl Scope {
     }
 }
 
-pub fn is_own(found: &Stat) -> bool {
+pub(crate) fn is_own(found: &Stat) -> bool {
     found.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether names can be made and removed in a folder.
-pub fn may_write(folder: impl AsFd) -> bool {
+/// Whether entries can be created and removed in a directory.
+pub(crate) fn may_write(folder: impl AsFd) -> bool {
     accessat(
         folder,
         c".",
@@ -46,13 +46,13 @@ pub fn may_write(folder: impl AsFd) -> bool {
     .is_ok()
 }
 
-/// Whether the content of a file can be changed. Most can't, as their mode tells for nothing.
-pub fn may_change(found: &Stat, folder: impl AsFd, name: &[u8]) -> bool {
+/// Whether the content of a file can be changed. The mode rules most files out without a system call.
+pub(crate) fn may_change(found: &Stat, folder: impl AsFd, name: &[u8]) -> bool {
     let may = || accessat(folder, name, Access::WRITE_OK, AtFlags::empty()).is_ok();
     is_own(found) || (found.st_mode & 0o022 != 0 && may())
 }
 
-/// Whether it could have been sent.
-pub fn may_read(folder: impl AsFd, name: &[u8]) -> bool {
+/// Whether a file could have been sent.
+pub(crate) fn may_read(folder: impl AsFd, name: &[u8]) -> bool {
     accessat(folder, name, Access::READ_OK, AtFlags::empty()).is_ok()
 }

@@ -2,19 +2,21 @@
 
 use thiserror::Error;
 
+use crate::seal::{MARK, Seal};
+
 pub const HEADER: usize = 9;
-/// The most a data frame may carry.
+/// The longest payload of a data frame.
 pub const MAX_DATA: usize = 64 * 1024;
-/// The most a control message may measure.
+/// The longest control message.
 pub const MAX_CONTROL: usize = 1024 * 1024;
-/// How many bytes may be on their way on one channel before the receiver grants more.
+/// How many bytes may be in flight on one channel before the receiver grants more.
 pub const WINDOW: u32 = 256 * 1024;
 
-/// What a data frame to Brig takes of the window. A small one takes more than it holds, because
-/// keeping it does too.
+/// How much of the window a data frame to Brig uses. A small frame counts for more than its
+/// payload, because queueing it costs more than its payload too.
 pub fn cost(length: usize) -> u32 {
     const LEAST: usize = 512;
-    length.max(LEAST) as u32
+    u32::try_from(length.max(LEAST)).unwrap_or(u32::MAX)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum Kind {
     Data = 2,
     /// The channel has no more bytes.
     End = 3,
-    /// The receiver of a channel takes this many bytes more.
+    /// The receiver of a channel accepts this many bytes more.
     Credit = 4,
 }
 
@@ -75,19 +77,36 @@ pub enum FrameError {
     Kind(u8),
     #[error("a frame of kind {kind:?} has {length} bytes")]
     Length { kind: Kind, length: usize },
+    #[error("a frame does not come from the guest")]
+    Seal,
 }
 
-/// Appends a frame to `out`. Payloads longer than the kind allows are a bug of the caller.
+/// Appends a frame to `out`. Panics if the payload is longer than its kind allows.
 pub fn encode_into(out: &mut Vec<u8>, kind: Kind, channel: u32, payload: &[u8]) {
-    assert!(
-        payload.len() <= kind.max_payload(),
-        "frame payload too long"
-    );
+    let length = u32::try_from(payload.len()).ok();
+    let length = length.filter(|_| payload.len() <= kind.max_payload());
+    let length = length.expect("frame payload too long");
     out.reserve(HEADER + payload.len());
     out.push(kind as u8);
     out.extend_from_slice(&channel.to_le_bytes());
-    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(payload);
+}
+
+/// The same, with a mark if there is a seal.
+pub fn encode_sealed(
+    out: &mut Vec<u8>,
+    seal: Option<&mut Seal>,
+    kind: Kind,
+    channel: u32,
+    payload: &[u8],
+) {
+    let start = out.len();
+    encode_into(out, kind, channel, payload);
+    if let Some(seal) = seal {
+        let mark = seal.mark(&out[start..]);
+        out.extend_from_slice(&mark);
+    }
 }
 
 pub fn encode(kind: Kind, channel: u32, payload: &[u8]) -> Vec<u8> {
@@ -96,14 +115,25 @@ pub fn encode(kind: Kind, channel: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Turns bytes, in whatever pieces they come, into frames.
+/// Turns a byte stream, in pieces of any size, into frames.
+///
+/// Written by hand: `tokio_util`'s codecs need an async runtime, which the guest does not have.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
     start: usize,
+    seal: Option<Seal>,
 }
 
 impl Decoder {
+    /// For frames with a mark.
+    pub fn sealed(seal: Option<Seal>) -> Self {
+        Self {
+            seal,
+            ..Self::default()
+        }
+    }
+
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -115,7 +145,7 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if there is one. After an error the stream is of no further use.
+    /// The next complete frame, if there is one. After an error the stream is unusable.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.start..];
         let Some((header, body)) = rest.split_at_checked(HEADER) else {
@@ -130,12 +160,22 @@ impl Decoder {
         let Some(payload) = body.get(..length) else {
             return Ok(None);
         };
+        let mut whole = HEADER + length;
+        if let Some(seal) = &mut self.seal {
+            let Some(mark) = rest.get(whole..whole + MARK) else {
+                return Ok(None);
+            };
+            if mark != seal.mark(&rest[..whole]) {
+                return Err(FrameError::Seal);
+            }
+            whole += MARK;
+        }
         let frame = Frame {
             kind,
             channel,
             payload: payload.to_vec(),
         };
-        self.start += HEADER + length;
+        self.start += whole;
         Ok(Some(frame))
     }
 }
@@ -167,6 +207,50 @@ mod tests {
     }
 
     #[test]
+    fn a_sealed_stream_takes_no_other_frames() {
+        let sealed = |frames: &[(Kind, u32, &[u8])]| {
+            let mut seal = Seal::new([7; 16]);
+            let encode = |frame: &(Kind, u32, &[u8])| {
+                let mut bytes = Vec::new();
+                encode_sealed(&mut bytes, Some(&mut seal), frame.0, frame.1, frame.2);
+                bytes
+            };
+            frames.iter().map(encode).collect::<Vec<_>>()
+        };
+        let decoded = |bytes: &[u8], piece: usize| {
+            let mut decoder = Decoder::sealed(Some(Seal::new([7; 16])));
+            let mut count = 0;
+            for chunk in bytes.chunks(piece) {
+                decoder.feed(chunk);
+                while decoder.next_frame()?.is_some() {
+                    count += 1;
+                }
+            }
+            Ok(count)
+        };
+        let frames = sealed(&[
+            (Kind::Control, 0, b"hello"),
+            (Kind::Data, 3, &[1; 500]),
+            (Kind::End, 3, &[]),
+        ]);
+        for piece in [1, 8, 9, 1000] {
+            assert_eq!(decoded(&frames.concat(), piece), Ok(3));
+        }
+        let forged = encode(Kind::Data, 3, &[1; 500]);
+        let (first, second) = (frames[0].as_slice(), frames[1].as_slice());
+        for wrong in [
+            [first, &forged, second].concat(),
+            // What follows a header that nobody continues is no payload.
+            [first, &forged[..HEADER], second, &frames[2]].concat(),
+            [second, first].concat(),
+            [first, first].concat(),
+            frames[2].clone(),
+        ] {
+            assert_eq!(decoded(&wrong, 1000), Err(FrameError::Seal));
+        }
+    }
+
+    #[test]
     fn lengths_are_bounded_before_anything_is_read() {
         for (kind, length) in [
             (1u8, MAX_CONTROL + 1),
@@ -178,7 +262,7 @@ mod tests {
         ] {
             let mut decoder = Decoder::default();
             let mut header = vec![kind, 0, 0, 0, 0];
-            header.extend_from_slice(&(length as u32).to_le_bytes());
+            header.extend_from_slice(&u32::try_from(length).expect("32 bits").to_le_bytes());
             decoder.feed(&header);
             assert!(matches!(
                 decoder.next_frame(),

@@ -1,13 +1,18 @@
 //! Feeds mutated messages to both sides. The same entry functions are fuzzed with coverage in
 //! `fuzz/`; this needs no special compiler and runs with every test.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "any part of a random number is one"
+)]
 
 #[path = "../../../fuzz/entry.rs"]
 mod entry;
 
 use brig_wire::{
-    Base, Confine, Container, Denied, Door, Entry, EntryKind, Exec, Exit, FromGuest, GUEST_CHANNEL,
-    Hello, Kind, Network, Place, Rlimit, Setup, Source, Spawn, Step, ToGuest, Transport, Tree,
-    Usage, VERSION, encode_into, to_bytes,
+    Base, Confine, Container, DeniedPrograms, Exec, Exit, ExpectedMount, FileInfo, FileKind,
+    FromGuest, GUEST_CHANNEL, Hello, HostDirectory, KernelIdentity, Kind, ListenerSpec, Mediation,
+    MountSource, Network, Nonce, Rlimit, RootSource, Setup, SetupStep, Spawn, ToGuest, Transport,
+    Tree, Unreachable, Usage, VERSION, Writers, encode_into, to_bytes,
 };
 
 const INPUTS: usize = 100_000;
@@ -17,7 +22,7 @@ fn a_guest_can_say_anything() {
     let seeds = from_guest_seeds();
     assert_eq!(
         entry::receive::<FromGuest>(&seeds.concat()),
-        12,
+        15,
         "the seeds themselves are understood"
     );
     mutate(&seeds, 1, entry::receive::<FromGuest>);
@@ -52,7 +57,7 @@ fn mutate(seeds: &[Vec<u8>], seed: u64, receive: fn(&[u8]) -> usize) {
             refused += 1;
         }
     }
-    // Neither all refused at the door nor all let through: the mutations reach the inside.
+    // Neither all refused at once nor all let through: the mutations reach the inside.
     assert!(
         accepted > INPUTS / 50 && refused > INPUTS / 50,
         "{accepted} {refused}"
@@ -117,20 +122,21 @@ fn streams() -> Vec<Vec<u8>> {
 
 fn from_guest_seeds() -> Vec<Vec<u8>> {
     let entries = vec![
-        Entry {
+        FileInfo {
             name: b"a".to_vec(),
-            kind: EntryKind::File,
+            kind: FileKind::File,
             size: 5,
             mode: 0o644,
         },
-        Entry {
+        FileInfo {
             name: vec![0xff, 0xfe],
-            kind: EntryKind::Other,
+            kind: FileKind::Other,
             size: u64::MAX,
             mode: 0o777,
         },
     ];
     let exit = Exit {
+        out_of_time: false,
         id: 3,
         status: 0x100,
         cpu_microseconds: 12_345,
@@ -139,7 +145,13 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
         stderr_total: 0,
     };
     let mut seeds: Vec<_> = [
-        FromGuest::Ready { version: VERSION },
+        FromGuest::Ready {
+            version: VERSION,
+            kernel: Some(KernelIdentity {
+                release: "6.1.0".into(),
+                boot_id: Some("0d3e".into()),
+            }),
+        },
         FromGuest::SetupFailed {
             step: "mount".into(),
             errno: 1,
@@ -150,6 +162,10 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
             errno: 2,
         },
         FromGuest::Exited(exit),
+        FromGuest::Checked {
+            id: 9,
+            files: vec![(1, (1_700_000_000, 5)), (u64::MAX, (i64::MIN, 0))],
+        },
         FromGuest::Found {
             id: 9,
             paths: vec![None, Some("/usr/bin/python3".into())],
@@ -159,13 +175,13 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
             processes: 7,
             ..Usage::default()
         }),
-        FromGuest::Dialled {
-            door: 2,
+        FromGuest::Accepted {
+            listener: 2,
             address: ([127, 128, 0, 1], 443),
             channel: GUEST_CHANNEL | 1,
         },
         FromGuest::Datagram {
-            door: 1,
+            listener: 1,
             from: ([127, 0, 0, 1], 5353),
             bytes: vec![0; 40],
         },
@@ -174,8 +190,21 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
             process: 7,
             program: "az".into(),
             path: Some("/usr/bin/az".into()),
-            words: vec!["az".into(), "account".into()],
+            arguments: vec!["az".into(), "account".into()],
+            denied_file: Some("/usr/bin/az".into()),
             ..Exec::default()
+        })),
+        FromGuest::Unreachable(Box::new(Unreachable {
+            transport: Transport::Udp,
+            to: Some(([192, 0, 2, 1], 53).into()),
+            count: 7,
+            query: vec![0; 30],
+        })),
+        FromGuest::Unreachable(Box::new(Unreachable {
+            transport: Transport::Tcp,
+            to: None,
+            count: 1,
+            query: Vec::new(),
         })),
         FromGuest::Done {
             id: 4,
@@ -200,7 +229,7 @@ fn from_guest_seeds() -> Vec<Vec<u8>> {
 }
 
 fn to_guest_seeds() -> Vec<Vec<u8>> {
-    let path = || Source::Path {
+    let path = || MountSource::Path {
         path: "/usr".into(),
         identity: Some((8, 2)),
     };
@@ -212,60 +241,70 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         disk_bytes: 1 << 28,
         disk_inodes: 1 << 16,
         read_only_root: true,
-        rootfs: Some(Source::Mount(9)),
+        rootfs: Some(MountSource::Mount(9)),
         steps: vec![
-            Step::Folder {
+            SetupStep::Directory {
                 path: "/etc".into(),
                 mode: 0o755,
             },
-            Step::File {
+            SetupStep::File {
                 path: "/etc/hosts".into(),
                 content: b"127.0.0.1 localhost\n".to_vec(),
             },
-            Step::Symlink {
+            SetupStep::Symlink {
                 path: "/bin".into(),
                 target: "usr/bin".into(),
             },
-            Step::Bind {
+            SetupStep::Bind {
                 source: path(),
                 target: "/usr".into(),
                 writable: false,
             },
-            Step::Device {
+            SetupStep::Device {
                 path: "/dev/null".into(),
             },
-            Step::Private {
+            SetupStep::Private {
                 name: "tmp".into(),
                 target: "/tmp".into(),
                 mode: 0o1777,
             },
-            Step::Overlay {
+            SetupStep::Overlay {
                 lower: vec![path()],
                 name: "w".into(),
                 target: "/workspace".into(),
             },
-            Step::Copy {
+            SetupStep::Copy {
                 source: path(),
                 name: "w".into(),
                 target: "/workspace".into(),
             },
-            Step::Pts,
+            SetupStep::Hide {
+                path: b"/workspace/.ssh".to_vec(),
+                identity: (1, 2),
+            },
+            SetupStep::Pin {
+                path: b"/workspace/.config".to_vec(),
+                identity: (1, 2),
+            },
+            SetupStep::Pts,
         ],
-        network: Some(Network {
-            range: ([198, 18, 0, 0], 15),
-            doors: vec![Door {
+        network: Network {
+            address: Some([198, 18, 0, 0]),
+            free: 32,
+            listeners: vec![ListenerSpec {
                 transport: Transport::Udp,
                 address: [127, 0, 0, 1],
                 port: 53,
             }],
-        }),
+        },
         hidden_proc: vec!["kcore".into()],
         read_only_proc: vec!["sys".into()],
-        denied: Some(Denied {
+        denied: Some(DeniedPrograms {
             shim: 0,
-            folder: "/run/denied".into(),
+            directory: "/run/denied".into(),
             names: vec!["az".into()],
             covered: vec!["/usr/bin/curl".into()],
+            elsewhere: vec!["/tmp/tool".into()],
         }),
     };
     let hello = Hello {
@@ -280,35 +319,59 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
             landlock: 4,
             executable: Some(vec!["/usr/bin/python3".into()]),
             notify: vec![7, 8],
+            watches_commands: true,
+            mediation: Mediation::Relayed,
+            host_directories: vec![HostDirectory {
+                path: "/workspace".into(),
+                writable: true,
+            }],
         },
-        place: Place::Own(setup.clone().into()),
+        root: RootSource::Setup(setup.clone().into()),
         workspace: "/workspace".into(),
     };
     let spawn = Spawn {
+        timeout: std::time::Duration::from_secs(5),
         id: 1,
         argv: vec!["/bin/echo".into(), "hello".into()],
         env: vec!["PATH=/usr/bin".into()],
-        cwd: "/workspace".into(),
+        cwd: "/app".into(),
+        otherwise: Some("/workspace".into()),
         stdin: Some(5),
         stdout: 6,
         stderr: 7,
         terminal: Some((24, 80)),
         output_limit: 1 << 20,
         scratch: Some("x1".into()),
+        beside: Some("/script".into()),
     };
     let inside = Hello {
-        place: Place::Container(Container {
-            mounts: vec![("/input".into(), (1, 2))],
-            doors: Vec::new(),
+        root: RootSource::Container(Box::new(Container {
+            mounts: vec![ExpectedMount {
+                target: "/input".into(),
+                identity: (1, 2),
+                writable: false,
+            }],
+            listeners: Vec::new(),
             denied: setup.denied.clone(),
             own_kernel: true,
-        }),
+            own_group: true,
+            pool: [127, 64, 0, 0],
+            max_silence: std::time::Duration::from_secs(60),
+            seal: [9; 16],
+            nonce: Some(Nonce {
+                path: "/.brig/nonce".into(),
+                content: "1b9d".into(),
+            }),
+            writable: Some(vec!["/output".into()]),
+            cache: Some("/.brig/cache".into()),
+        })),
         ..hello.clone()
     };
     let mut seeds: Vec<_> = [
         ToGuest::Hello(Box::new(hello)),
         ToGuest::Hello(Box::new(inside)),
         ToGuest::Save {
+            writers: Writers::Later,
             id: 5,
             channel: 10,
             tree: Tree::Workspace,
@@ -322,10 +385,10 @@ fn to_guest_seeds() -> Vec<Vec<u8>> {
         ToGuest::Find {
             id: 7,
             names: vec!["python3".into()],
-            folders: vec!["/usr/bin".into()],
+            directories: vec!["/usr/bin".into()],
         },
         ToGuest::Datagram {
-            door: 1,
+            listener: 1,
             from: ([127, 0, 0, 1], 5353),
             bytes: vec![0; 40],
         },

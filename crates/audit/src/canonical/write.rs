@@ -1,4 +1,4 @@
-//! Writes values straight into their canonical text: fields are put in order where they stand.
+//! A serde serializer that writes canonical text directly, and sorts the fields of an object in place.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Display, Write};
@@ -15,18 +15,18 @@ impl ser::Error for NotCanonical {
     }
 }
 
-/// What was written, and room to put it in order. Used again, it asks for no more memory.
+/// The text so far, and the buffers to sort it. Reused, so that most records allocate nothing.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
+pub(super) struct Buffer {
     pub text: String,
     /// The fields of all objects that are open, the innermost last.
     fields: Vec<Field>,
     moved: String,
 }
 
-impl Sheet {
+impl Buffer {
     /// Adds the text of a value, or nothing.
-    pub fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Done {
+    pub(super) fn add(&mut self, value: &(impl Serialize + ?Sized)) -> Done {
         let start = self.text.len();
         let done = value.serialize(Writer(self));
         if done.is_err() {
@@ -37,7 +37,7 @@ impl Sheet {
     }
 }
 
-struct Writer<'a>(&'a mut Sheet);
+struct Writer<'a>(&'a mut Buffer);
 
 impl Writer<'_> {
     fn text(self, text: &str) -> Done {
@@ -283,17 +283,17 @@ fn open_variant(variant: &str, out: &mut String) {
 }
 
 struct List<'a> {
-    sheet: &'a mut Sheet,
+    buffer: &'a mut Buffer,
     first: bool,
     /// The list is all there is of a variant, which has to be closed as well.
     variant: bool,
 }
 
 impl<'a> List<'a> {
-    fn open(sheet: &'a mut Sheet, variant: bool) -> Self {
-        sheet.text.push('[');
+    fn open(buffer: &'a mut Buffer, variant: bool) -> Self {
+        buffer.text.push('[');
         Self {
-            sheet,
+            buffer,
             first: true,
             variant,
         }
@@ -301,13 +301,13 @@ impl<'a> List<'a> {
 
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
         if !std::mem::take(&mut self.first) {
-            self.sheet.text.push(',');
+            self.buffer.text.push(',');
         }
-        value.serialize(Writer(self.sheet))
+        value.serialize(Writer(self.buffer))
     }
 
     fn close(self) -> Done {
-        self.sheet
+        self.buffer
             .text
             .push_str(if self.variant { "]}" } else { "]" });
         Ok(())
@@ -316,17 +316,17 @@ impl<'a> List<'a> {
 
 /// Fields that are written in any order, and sorted when the last one is there.
 struct Fields<'a> {
-    sheet: &'a mut Sheet,
+    buffer: &'a mut Buffer,
     /// Where they begin among the fields of all open objects, and in the text.
     first: usize,
     start: usize,
     variant: bool,
 }
 
-/// Where a field stands.
+/// The range of a field in the text.
 #[derive(Clone, Copy, Debug)]
 struct Field {
-    /// The first letters of the name as a number of the same order; 0 if it takes more to tell.
+    /// The first letters of the name as a number of the same order; 0 if that is not enough to compare.
     letters: u64,
     /// Of the name with its quotes, and of the value behind it.
     start: usize,
@@ -344,7 +344,7 @@ impl Field {
     }
 }
 
-/// Names of letters that stand for themselves have the order of their bytes.
+/// Names without escapes have the order of their bytes.
 fn letters(name: &[u8]) -> u64 {
     let mut first = [0; 8];
     let length = name.len().min(8);
@@ -355,28 +355,28 @@ fn letters(name: &[u8]) -> u64 {
 }
 
 impl<'a> Fields<'a> {
-    fn open(sheet: &'a mut Sheet, variant: bool) -> Self {
-        sheet.text.push('{');
+    fn open(buffer: &'a mut Buffer, variant: bool) -> Self {
+        buffer.text.push('{');
         Self {
-            first: sheet.fields.len(),
-            start: sheet.text.len(),
-            sheet,
+            first: buffer.fields.len(),
+            start: buffer.text.len(),
+            buffer,
             variant,
         }
     }
 
-    fn name(&mut self, write: impl FnOnce(&mut Sheet) -> Done) -> Done {
-        if self.sheet.fields.len() > self.first {
-            self.sheet.text.push(',');
+    fn name(&mut self, write: impl FnOnce(&mut Buffer) -> Done) -> Done {
+        if self.buffer.fields.len() > self.first {
+            self.buffer.text.push(',');
         }
-        let start = self.sheet.text.len();
-        write(self.sheet)?;
-        let text = &mut self.sheet.text;
+        let start = self.buffer.text.len();
+        write(self.buffer)?;
+        let text = &mut self.buffer.text;
         let name_end = text.len();
         if text.as_bytes().get(start) != Some(&b'"') {
             return Err(NotCanonical::Json("a name must be a text".into()));
         }
-        self.sheet.fields.push(Field {
+        self.buffer.fields.push(Field {
             letters: letters(&text.as_bytes()[start + 1..name_end - 1]),
             start,
             name_end,
@@ -387,20 +387,20 @@ impl<'a> Fields<'a> {
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        value.serialize(Writer(self.sheet))?;
-        let end = self.sheet.text.len();
-        if let Some(field) = self.sheet.fields.last_mut() {
+        value.serialize(Writer(self.buffer))?;
+        let end = self.buffer.text.len();
+        if let Some(field) = self.buffer.fields.last_mut() {
             field.end = end;
         }
         Ok(())
     }
 
     fn close(self) -> Done {
-        let Sheet {
+        let Buffer {
             text,
             fields,
             moved,
-        } = self.sheet;
+        } = self.buffer;
         let own = &mut fields[self.first..];
         let sorted = |fields: &[Field], text: &str| {
             let mut pairs = fields.windows(2);
@@ -462,8 +462,8 @@ macro_rules! structs {
                 name: &'static str,
                 value: &T,
             ) -> Done {
-                self.name(|sheet| {
-                    quote(name, &mut sheet.text);
+                self.name(|buffer| {
+                    quote(name, &mut buffer.text);
                     Ok(())
                 })?;
                 self.value(value)
@@ -483,7 +483,7 @@ impl ser::SerializeMap for Fields<'_> {
     type Error = NotCanonical;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
-        self.name(|sheet| key.serialize(Writer(sheet)))
+        self.name(|buffer| key.serialize(Writer(buffer)))
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {

@@ -1,6 +1,5 @@
-//! The log in the words of other systems.
+//! The log in the formats of other systems.
 
-mod agt;
 mod cloudevents;
 mod csv;
 mod ocsf;
@@ -12,26 +11,29 @@ use crate::LogError;
 use crate::log::{Cursor, Snapshot};
 use crate::view::View;
 
+/// The format of an export.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// The receipts as a chain of AGT, in one JSON object.
-    Agt,
     /// One CloudEvents 1.0 event per line.
     CloudEvents,
     /// One OCSF event per line.
     Ocsf,
+    /// A header, then one line per record. No field is a formula of a spreadsheet.
     Csv,
 }
 
+/// Why an export is incomplete. What was written before remains.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
+    /// The log cannot be read, or a record is damaged.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The output cannot be written.
     #[error("cannot write the export: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Writes the records that `wanted` takes. Only [`Format::Agt`] needs memory for all of them.
+/// Writes the records that `wanted` accepts.
 pub fn export(
     path: impl AsRef<Path>,
     format: Format,
@@ -40,7 +42,6 @@ pub fn export(
 ) -> Result<(), ExportError> {
     let path = path.as_ref();
     match format {
-        Format::Agt => agt::export(path, wanted, out),
         Format::CloudEvents => {
             let origin = origin(path)?;
             each(path, wanted, |view| cloudevents::write(&view, &origin, out))

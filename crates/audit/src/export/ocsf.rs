@@ -14,10 +14,10 @@ fn class(view: &View) -> (u32, u32) {
         .decision
         .is_some_and(|verdict| verdict != Verdict::Allowed);
     match view.event.as_str() {
-        "execution_started" | "command_attempted" | "unsandboxed" => (1007, 1),
+        "execution_started" | "command_attempted" | "command_total" | "unsandboxed" => (1007, 1),
         "execution_finished" | "execution_failed" | "receipt" => (1007, 2),
-        "egress_decided" if denied => (4001, 5),
-        "egress_decided" => (4001, 1),
+        "egress_decided" | "egress_total" if denied => (4001, 5),
+        "egress_decided" | "egress_total" => (4001, 1),
         "session_created" | "session_restored" | "session_forked" | "checkpoint_saved" => (6003, 1),
         "allowlist_changed" | "key_rotated" | "log_repaired" => (6003, 3),
         "session_destroyed" | "checkpoint_deleted" => (6003, 4),

@@ -1,6 +1,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use brig_reason::ReasonCode;
+
 use crate::RecordError;
 use crate::canonical::NotCanonical;
 use crate::note::NoteError;
@@ -8,40 +10,74 @@ use crate::note::NoteError;
 /// Why a log cannot be opened, written or read. Nothing is recorded, so nothing may happen.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
+    /// A file of the log cannot be read or written: no permission, no space, or a failing disk.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Io {
+        /// A verb, such as `read` or `sync`.
         doing: &'static str,
+        /// The file or directory.
         path: PathBuf,
+        /// The error of the system.
         source: io::Error,
     },
+    /// A record is not what was written. Nothing is written to such a log.
     #[error("the log is damaged at record {seq}: {problem}")]
-    Damaged { seq: u64, problem: String },
-    #[error("the log ends after {found} records, but its head speaks of {expected}")]
-    Truncated { found: u64, expected: u64 },
+    Damaged {
+        /// The number of the first such record.
+        seq: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Records at the end are missing that the log's own head covers.
+    #[error("the log ends after {found} records, but its head covers {expected}")]
+    Truncated {
+        /// How many records there are.
+        found: u64,
+        /// How many records the head covers.
+        expected: u64,
+    },
+    /// The file `head` is missing, cannot be parsed, or does not match the records.
     #[error("the head of the log is missing or wrong: {0}")]
     Head(String),
+    /// The key is missing, readable by others, or not the key of this log.
     #[error("the key `{}` cannot be used: {problem}", path.display())]
-    Key { path: PathBuf, problem: String },
-    #[error("another process has held the log for too long")]
+    Key {
+        /// The file of the key.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The lock was not free for 10 seconds. Trying again may succeed.
+    #[error("another process has locked the log for too long")]
     Busy,
+    /// The files on disk are no longer those that were opened.
     #[error("the log was moved or replaced while it was in use")]
     Replaced,
+    /// An earlier write of this process failed, so it is not known what is on disk. Contains that error. A
+    /// new process can continue the log.
     #[error("a write was lost before, so nothing more is written: {0}")]
     Broken(String),
+    /// The record, with this length in bytes, does not fit into a line of 1 MiB.
     #[error("the record is too long: {0} bytes")]
     TooLong(usize),
+    /// The record cannot be written as canonical JSON.
     #[error(transparent)]
     Canonical(#[from] NotCanonical),
+    /// A key or a signed note is malformed, or a signature is not valid.
     #[error(transparent)]
     Note(#[from] NoteError),
+    /// There is no record with this number: it was pruned, or no signed head covers it yet, or it was never written.
     #[error("there is no record {0}")]
     NoRecord(u64),
+    /// The directory contains neither records nor a head.
     #[error("there is no log in `{}`", .0.display())]
     NoLog(PathBuf),
+    /// A proof cannot be made, or does not prove what it claims.
     #[error("the proof is wrong: {0}")]
     Proof(&'static str),
 }
 
+/// The result of an operation on a log.
 pub type Result<T, E = LogError> = std::result::Result<T, E>;
 
 impl LogError {
@@ -62,20 +98,20 @@ impl LogError {
     }
 
     /// The stable reason code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ReasonCode {
         match self {
-            Self::Io { .. } => "audit.io",
-            Self::Damaged { .. } => "audit.damaged",
-            Self::Truncated { .. } => "audit.truncated",
-            Self::Head(_) | Self::Note(_) => "audit.head",
-            Self::Key { .. } => "audit.key",
-            Self::Busy => "audit.busy",
-            Self::Replaced => "audit.replaced",
-            Self::Broken(_) => "audit.broken",
-            Self::TooLong(_) | Self::Canonical(_) => "audit.record",
-            Self::NoRecord(_) => "audit.no-record",
-            Self::NoLog(_) => "audit.no-log",
-            Self::Proof(_) => "audit.proof",
+            Self::Io { .. } => ReasonCode::AuditIo,
+            Self::Damaged { .. } => ReasonCode::AuditDamaged,
+            Self::Truncated { .. } => ReasonCode::AuditTruncated,
+            Self::Head(_) | Self::Note(_) => ReasonCode::AuditHead,
+            Self::Key { .. } => ReasonCode::AuditKey,
+            Self::Busy => ReasonCode::AuditBusy,
+            Self::Replaced => ReasonCode::AuditReplaced,
+            Self::Broken(_) => ReasonCode::AuditBroken,
+            Self::TooLong(_) | Self::Canonical(_) => ReasonCode::AuditRecord,
+            Self::NoRecord(_) => ReasonCode::AuditNoRecord,
+            Self::NoLog(_) => ReasonCode::AuditNoLog,
+            Self::Proof(_) => ReasonCode::AuditProof,
         }
     }
 }

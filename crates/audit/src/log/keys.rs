@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::directory::{LogDirectory, SMALL};
 use super::error::{LogError, Result};
-use super::folder::Folder;
 use crate::Event;
 use crate::note::{PublicKey, SecretKey};
 
@@ -15,16 +15,16 @@ const SECRET: &str = "key";
 const NEXT: &str = "key.next";
 pub(crate) const PUBLIC: &str = "key.pub";
 
-pub(crate) fn load(folder: &Folder) -> Result<Option<SecretKey>> {
-    read(folder, SECRET)
+pub(crate) fn load(directory: &LogDirectory) -> Result<Option<SecretKey>> {
+    read(directory, SECRET)
 }
 
-pub(crate) fn load_next(folder: &Folder) -> Result<Option<SecretKey>> {
-    read(folder, NEXT)
+pub(crate) fn load_next(directory: &LogDirectory) -> Result<Option<SecretKey>> {
+    read(directory, NEXT)
 }
 
-fn read(folder: &Folder, name: &str) -> Result<Option<SecretKey>> {
-    let path = folder.file(name);
+fn read(directory: &LogDirectory, name: &str) -> Result<Option<SecretKey>> {
+    let path = directory.file(name);
     let wrong = |problem: String| LogError::Key {
         path: path.clone(),
         problem,
@@ -35,7 +35,7 @@ fn read(folder: &Folder, name: &str) -> Result<Option<SecretKey>> {
         Err(error) => return Err(wrong(error.to_string())),
     };
     if !metadata.is_file() {
-        return Err(wrong("it is no regular file".into()));
+        return Err(wrong("it is not a regular file".into()));
     }
     if metadata.mode() & 0o077 != 0 {
         let mode = metadata.mode() & 0o777;
@@ -43,56 +43,82 @@ fn read(folder: &Folder, name: &str) -> Result<Option<SecretKey>> {
             "others may read it (mode {mode:o}, not 600)"
         )));
     }
-    let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let text = brig_input::read_unlinked(&path, SMALL).map_err(|error| wrong(error.to_string()))?;
     let key = SecretKey::parse(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(Some(key))
 }
 
 /// The first key of a log, which also gives the log its name.
-pub(crate) fn create(folder: &Folder) -> Result<SecretKey> {
+pub(crate) fn create(directory: &LogDirectory) -> Result<SecretKey> {
     let mut name = String::from("brig/");
-    for byte in random::<16>(folder)? {
+    for byte in random::<16>(directory)? {
         name.push_str(&format!("{byte:02x}"));
     }
-    let key = fresh(folder, &name)?;
-    folder.replace(SECRET, key.to_text().as_bytes())?;
-    publish(folder, &key)?;
+    let key = fresh(directory, &name)?;
+    directory.replace(SECRET, key.to_text().as_bytes())?;
     Ok(key)
 }
 
+/// Puts the public key beside the secret one, unless it is there: whoever made the secret key may
+/// have been ended before it came to that.
+pub(crate) fn complete(directory: &LogDirectory, key: &SecretKey) -> Result<()> {
+    match fs::symlink_metadata(directory.file(PUBLIC)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => publish(directory, key),
+        // Another one is for `verify` to report.
+        _ => Ok(()),
+    }
+}
+
+/// The public key of the log, also where only the secret one is there.
+pub(crate) fn public(directory: &LogDirectory) -> Result<PublicKey> {
+    let path = directory.file(PUBLIC);
+    let wrong = |problem: String| LogError::Key {
+        path: path.clone(),
+        problem,
+    };
+    match brig_input::read_unlinked(&path, SMALL) {
+        Ok(text) => PublicKey::parse(&text).map_err(|error| wrong(error.to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match load(directory) {
+            Ok(Some(key)) => Ok(key.public().clone()),
+            _ => Err(wrong(error.to_string())),
+        },
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
 /// A new key for the same log, not yet in force.
-pub(crate) fn create_next(folder: &Folder, name: &str) -> Result<SecretKey> {
-    let key = fresh(folder, name)?;
-    folder.replace(NEXT, key.to_text().as_bytes())?;
+pub(crate) fn create_next(directory: &LogDirectory, name: &str) -> Result<SecretKey> {
+    let key = fresh(directory, name)?;
+    directory.replace(NEXT, key.to_text().as_bytes())?;
     Ok(key)
 }
 
 /// Puts the next key in force.
-pub(crate) fn promote(folder: &Folder, key: &SecretKey) -> Result<()> {
-    publish(folder, key)?;
-    let (from, to) = (folder.file(NEXT), folder.file(SECRET));
+pub(crate) fn promote(directory: &LogDirectory, key: &SecretKey) -> Result<()> {
+    publish(directory, key)?;
+    let (from, to) = (directory.file(NEXT), directory.file(SECRET));
     fs::rename(from, &to).map_err(LogError::io("replace", &to))?;
-    folder.sync()
+    directory.sync()
 }
 
 /// Forgets a next key that was never recorded.
-pub(crate) fn discard_next(folder: &Folder) -> Result<()> {
-    let path = folder.file(NEXT);
+pub(crate) fn discard_next(directory: &LogDirectory) -> Result<()> {
+    let path = directory.file(NEXT);
     fs::remove_file(&path).map_err(LogError::io("remove", &path))
 }
 
-fn publish(folder: &Folder, key: &SecretKey) -> Result<()> {
-    folder.replace(PUBLIC, format!("{}\n", key.public()).as_bytes())
+fn publish(directory: &LogDirectory, key: &SecretKey) -> Result<()> {
+    directory.replace(PUBLIC, format!("{}\n", key.public()).as_bytes())
 }
 
-fn fresh(folder: &Folder, name: &str) -> Result<SecretKey> {
-    Ok(SecretKey::new(name, random(folder)?)?)
+fn fresh(directory: &LogDirectory, name: &str) -> Result<SecretKey> {
+    Ok(SecretKey::new(name, random(directory)?)?)
 }
 
-fn random<const N: usize>(folder: &Folder) -> Result<[u8; N]> {
+fn random<const N: usize>(directory: &LogDirectory) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let count = getrandom(&mut bytes, GetRandomFlags::empty())
-        .map_err(|error| LogError::io("make", &folder.file(SECRET))(error.into()))?;
+        .map_err(|error| LogError::io("make", &directory.file(SECRET))(error.into()))?;
     // Requests of up to 256 bytes are always met in full.
     debug_assert_eq!(count, N);
     Ok(bytes)
@@ -133,7 +159,7 @@ pub(crate) fn check_rotation(seq: u64, record: &str) -> Option<(PublicKey, Publi
     signed.then_some((from, to))
 }
 
-/// Whether a record may be a rotation. A quoted text cannot hold this: its quotes are escaped.
+/// Whether a record may be a rotation. A string can't contain this: its quotes are escaped.
 pub(crate) fn is_rotation(record: &str) -> bool {
     memchr::memmem::find(record.as_bytes(), b"\"event\":\"key_rotated\"").is_some()
 }

@@ -12,16 +12,16 @@ pub(crate) struct Lines<R> {
     /// What was read and not yet given out.
     start: usize,
     end: usize,
-    /// How much of that is known to hold no newline.
+    /// How much of that is known to contain no newline.
     searched: usize,
 }
 
 impl<R: Read> Lines<R> {
-    pub fn new(source: R) -> Self {
+    pub(crate) fn new(source: R) -> Self {
         Self::in_chunks(source, CHUNK)
     }
 
-    pub fn in_chunks(source: R, bytes: usize) -> Self {
+    pub(crate) fn in_chunks(source: R, bytes: usize) -> Self {
         Self {
             source,
             buffer: vec![0; bytes],
@@ -31,8 +31,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next complete line, without its newline. Nothing more if the rest is no complete line.
-    pub fn next(&mut self) -> io::Result<Option<&mut [u8]>> {
+    /// The next complete line, without its newline. Nothing if the rest is not a complete line.
+    pub(crate) fn next(&mut self) -> io::Result<Option<&mut [u8]>> {
         loop {
             let from = self.start + self.searched;
             if let Some(found) = memchr::memchr(b'\n', &self.buffer[from..self.end]) {

@@ -1,7 +1,9 @@
 //! The durable log.
 
+mod back;
+mod base;
+mod directory;
 mod error;
-mod folder;
 mod keys;
 mod lines;
 mod nodes;
@@ -9,22 +11,26 @@ mod open;
 mod queue;
 mod read;
 mod segment;
+mod shrink;
 mod writer;
 
 use std::path::Path;
 use std::time::Duration;
 
+pub use back::read_back;
 pub use error::{LogError, Result};
 pub use read::{Cursor, Snapshot};
 
+pub(crate) use base::{Base, VERIFIED, is_signed, sign, unverified};
 pub(crate) use keys::{check_rotation, is_rotation};
 pub(crate) use lines::Lines;
 pub(crate) use open::rebuilt_nodes;
 
 use crate::canonical::Texts;
+use crate::fit::{MOST, fit};
 use crate::flood::Floods;
 use crate::{Pending, Record, RecordError, Recorder};
-use lines::LONGEST;
+pub(crate) use lines::LONGEST;
 use queue::{Queue, Want};
 use writer::Writer;
 
@@ -40,8 +46,10 @@ pub enum Durability {
     Interval(Duration),
 }
 
+/// How a log is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// When the end of an execution must be on disk.
     pub durability: Durability,
     /// How large a segment may get before the next one is begun.
     pub segment_bytes: u64,
@@ -56,7 +64,7 @@ impl Default for Options {
     }
 }
 
-/// An append-only log in a folder. Any number of processes may have it open at once.
+/// An append-only log in a directory. Any number of processes may have it open at once.
 #[derive(Debug)]
 pub struct Log {
     queue: Queue,
@@ -85,6 +93,12 @@ impl Log {
     /// have signed leads from one to the other.
     pub fn rotate_key(&self) -> Result<()> {
         self.queue.rotate_key()
+    }
+
+    /// Removes the segments that a base replaces; returns the signed head after that. The one from
+    /// before is kept next to the log if wanted.
+    pub(crate) fn prune(&self, base: &Base, keep_head: bool) -> Result<String> {
+        self.queue.prune(base, keep_head)
     }
 
     /// Keeps several records at once; waits until they are safe.
@@ -138,9 +152,11 @@ impl Recorder for Log {
 
 fn add(record: &Record, texts: &mut Texts) -> Result<()> {
     let length = texts.add(record)?;
-    // The rest of the line takes some hundred bytes.
-    if length > LONGEST - 1024 {
-        return Err(LogError::TooLong(length));
+    if length > MOST {
+        match fit(record, MOST)? {
+            Some(shorter) => texts.replace_last(&shorter),
+            None => return Err(LogError::TooLong(length)),
+        }
     }
     Ok(())
 }

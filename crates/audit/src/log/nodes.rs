@@ -9,6 +9,9 @@ use crate::tree::{Frontier, Nodes, stored_count, stored_index};
 
 pub(crate) const NAME: &str = "nodes";
 
+/// How long the file is after the first record.
+pub(crate) const OF_ONE_RECORD: u64 = 32;
+
 #[derive(Debug)]
 pub(crate) struct NodeFile(pub File);
 
@@ -23,15 +26,23 @@ impl Nodes for NodeFile {
 
 impl NodeFile {
     /// Writes the nodes that come after those of a tree of `size`.
-    pub fn write(&self, size: u64, nodes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, size: u64, nodes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(nodes, stored_count(size) * 32)
     }
 
-    pub fn leaf(&self, index: u64) -> io::Result<Hash> {
+    /// Puts the roots of full subtrees into their places, with nothing in between.
+    pub(crate) fn write_peaks(&self, frontier: &Frontier) -> io::Result<()> {
+        for (place, peak) in stored_peaks(frontier) {
+            self.0.write_all_at(&peak.0, place * 32)?;
+        }
+        self.0.set_len(stored_count(frontier.size()) * 32)
+    }
+
+    pub(crate) fn leaf(&self, index: u64) -> io::Result<Hash> {
         self.node(0, index)
     }
 
-    pub fn frontier(&self, size: u64) -> io::Result<Frontier> {
+    pub(crate) fn frontier(&self, size: u64) -> io::Result<Frontier> {
         let mut peaks = Vec::new();
         let mut start = 0_u64;
         for level in (0..u64::BITS).rev() {
@@ -42,4 +53,20 @@ impl NodeFile {
         }
         Ok(Frontier::new(size, peaks))
     }
+}
+
+/// The roots of the full subtrees of a tree, with their places in the file.
+pub(crate) fn stored_peaks(frontier: &Frontier) -> Vec<(u64, Hash)> {
+    let mut start = 0_u64;
+    let levels = (0..u64::BITS)
+        .rev()
+        .filter(|level| frontier.size() >> level & 1 == 1);
+    levels
+        .zip(frontier.peaks())
+        .map(|(level, peak)| {
+            let place = stored_index(level, start >> level);
+            start += 1 << level;
+            (place, *peak)
+        })
+        .collect()
 }

@@ -1,15 +1,16 @@
 //! Opening a log to write: making a new one, or going on where the last writer ended.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, Write};
+use std::fs;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::Options;
+use super::base::{Base, PRUNED, is_signed};
+use super::directory::{LogDirectory, SMALL, new_file};
 use super::error::{LogError, Result};
-use super::folder::{Folder, new_file};
 use super::keys;
 use super::lines::Lines;
-use super::nodes::{self, NodeFile};
+use super::nodes::{self, NodeFile, stored_peaks};
 use super::read::Snapshot;
 use super::segment::{self, Segment};
 use super::writer::{HEAD, Room, Writer, follow, open_head, own_record};
@@ -19,42 +20,49 @@ use crate::tree::Frontier;
 use crate::{Event, Hash, Head};
 
 impl Writer {
-    pub fn open(path: &Path, options: Options) -> Result<Self> {
-        let folder = Folder::create(path)?;
-        let _guard = folder.lock()?;
-        let head = folder.file(HEAD);
-        match fs::read_to_string(&head) {
-            Ok(note) => resume(folder, options, &note),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => begin(folder, options),
+    pub(super) fn open(path: &Path, options: Options) -> Result<Self> {
+        let directory = LogDirectory::create(path)?;
+        let _guard = directory.lock()?;
+        let head = directory.file(HEAD);
+        match brig_input::read_unlinked(&head, SMALL) {
+            Ok(note) => resume(directory, options, &note),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => begin(directory, options),
             Err(error) => Err(LogError::io("read", &head)(error)),
         }
     }
 }
 
 /// A new log. Its head comes last, so without a head there is at most one record.
-fn begin(folder: Folder, options: Options) -> Result<Writer> {
-    match folder.segments()?.as_slice() {
+fn begin(directory: LogDirectory, options: Options) -> Result<Writer> {
+    // Removing the head and the records must not lead to a fresh log under the old key.
+    let nodes = fs::metadata(directory.file(nodes::NAME)).map_or(0, |found| found.len());
+    if nodes > nodes::OF_ONE_RECORD || directory.file(PRUNED.0).exists() {
+        return Err(LogError::Head("it is missing".into()));
+    }
+    match directory.segments()?.as_slice() {
         [] => {}
-        [0] if lines_in(&folder, 0)? <= 1 => {
-            let path = folder.segment(0);
+        [0] if lines_in(&directory, 0)? <= 1 => {
+            let path = directory.segment(0);
             fs::remove_file(&path).map_err(LogError::io("remove", &path))?;
         }
         _ => return Err(LogError::Head("it is missing".into())),
     }
-    let key = match keys::load(&folder)? {
+    let key = match keys::load(&directory)? {
         Some(key) => key,
-        None => keys::create(&folder)?,
+        None => keys::create(&directory)?,
     };
-    let nodes = open_nodes(&folder)?;
-    let segment = Segment::open(&folder, 0)?;
-    folder.sync()?;
+    keys::complete(&directory, &key)?;
+    let nodes = open_nodes(&directory)?;
+    let segment = Segment::open(&directory, 0)?;
+    directory.sync()?;
     let created = own_record(Event::LogCreated {
         origin: key.public().name().to_owned(),
         key: key.public().to_string(),
     })?;
     let mut writer = Writer {
-        folder,
+        directory,
         options,
+        tags: key.tags(),
         key,
         head: None,
         nodes,
@@ -71,22 +79,33 @@ fn begin(folder: Folder, options: Options) -> Result<Writer> {
     Ok(writer)
 }
 
-fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
-    let (key, head) = key_and_head(&folder, note)?;
-    let nodes = open_nodes(&folder)?;
+fn resume(directory: LogDirectory, options: Options, note: &str) -> Result<Writer> {
+    let (key, head) = key_and_head(&directory, note)?;
+    let pruned = match Base::of_pruned(&directory)? {
+        Some((base, note)) => {
+            // Left by an interrupted prune. Nothing is removed that the log's key did not sign.
+            if is_signed(&note, [key.public()]) {
+                directory.remove_before(base.size)?;
+            }
+            Some(base)
+        }
+        None => None,
+    };
+    let nodes = open_nodes(&directory)?;
     let known = nodes.frontier(head.size).ok();
     let frontier = match known.filter(|frontier| frontier.root() == head.root) {
         Some(frontier) => frontier,
-        None => rebuild(&folder, &nodes, &head)?,
+        None => rebuild(&directory, &nodes, &head, pruned.as_ref())?,
     };
     let last = nodes
         .leaf(head.size - 1)
-        .map_err(LogError::io("read", &folder.file(nodes::NAME)))?;
-    let segment = segment_after(&folder, &head, &last)?;
-    let file = open_head(&folder.file(HEAD))?;
+        .map_err(LogError::io("read", &directory.file(nodes::NAME)))?;
+    let segment = segment_after(&directory, &head, &last)?;
+    let file = open_head(&directory.file(HEAD))?;
     let mut writer = Writer {
-        folder,
+        directory,
         options,
+        tags: key.tags(),
         key,
         head: Some(file),
         nodes,
@@ -99,8 +118,9 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
         broken: None,
     };
     writer.refresh(true)?;
-    if keys::load_next(&writer.folder)?.is_some() {
-        keys::discard_next(&writer.folder)?;
+    keys::complete(&writer.directory, &writer.key)?;
+    if keys::load_next(&writer.directory)?.is_some() {
+        keys::discard_next(&writer.directory)?;
     }
     if !writer.repairs.is_empty() {
         let repairs = std::mem::take(&mut writer.repairs);
@@ -110,48 +130,48 @@ fn resume(folder: Folder, options: Options, note: &str) -> Result<Writer> {
     Ok(writer)
 }
 
-fn key_and_head(folder: &Folder, note: &str) -> Result<(SecretKey, Head)> {
-    let key = keys::load(folder)?.ok_or_else(|| LogError::Key {
-        path: folder.file("key"),
+fn key_and_head(directory: &LogDirectory, note: &str) -> Result<(SecretKey, Head)> {
+    let key = keys::load(directory)?.ok_or_else(|| LogError::Key {
+        path: directory.file("key"),
         problem: "it is missing".into(),
     })?;
     let wrong = match Head::open(note, key.public()) {
         Ok(head) if head.size > 0 => return Ok((key, head)),
-        Ok(_) => return Err(LogError::Head("it speaks of no records".into())),
+        Ok(_) => return Err(LogError::Head("it covers no records".into())),
         Err(error) => error,
     };
     // A rotation may have ended right after its first head.
-    if let Some(next) = keys::load_next(folder)?
+    if let Some(next) = keys::load_next(directory)?
         && let Ok(head) = Head::open(note, next.public())
         && head.size > 0
     {
-        keys::promote(folder, &next)?;
+        keys::promote(directory, &next)?;
         return Ok((next, head));
     }
     Err(LogError::Head(wrong.to_string()))
 }
 
-fn open_nodes(folder: &Folder) -> Result<NodeFile> {
-    let path = folder.file(nodes::NAME);
+fn open_nodes(directory: &LogDirectory) -> Result<NodeFile> {
+    let path = directory.file(nodes::NAME);
     let file = new_file().open(&path);
     Ok(NodeFile(file.map_err(LogError::io("open", &path))?))
 }
 
 /// The segment that goes on after the head, read up to there.
-fn segment_after(folder: &Folder, head: &Head, last: &Hash) -> Result<Segment> {
+fn segment_after(directory: &LogDirectory, head: &Head, last: &Hash) -> Result<Segment> {
     let seq = head.size - 1;
-    let starts = folder.segments()?;
+    let starts = directory.segments()?;
     let Some(start) = starts.iter().rev().find(|start| **start <= seq) else {
         return Err(LogError::Truncated {
             found: 0,
             expected: head.size,
         });
     };
-    let mut segment = Segment::open(folder, *start)?;
+    let mut segment = Segment::open(directory, *start)?;
     let wrong = || LogError::io("read", &segment.path);
     let Some(offset) = segment::find(&segment.file, &segment.path, seq)? else {
         return Err(LogError::Truncated {
-            found: start + lines_in(folder, *start)?,
+            found: start + lines_in(directory, *start)?,
             expected: head.size,
         });
     };
@@ -165,10 +185,10 @@ fn segment_after(folder: &Folder, head: &Head, last: &Hash) -> Result<Segment> {
     Ok(segment)
 }
 
-fn lines_in(folder: &Folder, start: u64) -> Result<u64> {
-    let path = folder.segment(start);
+fn lines_in(directory: &LogDirectory, start: u64) -> Result<u64> {
+    let path = directory.segment(start);
     let wrong = || LogError::io("read", &path);
-    let mut lines = Lines::new(File::open(&path).map_err(wrong())?);
+    let mut lines = Lines::new(brig_input::open_unlinked(&path).map_err(wrong())?);
     let mut count = 0;
     while lines.next().map_err(wrong())?.is_some() {
         count += 1;
@@ -176,15 +196,24 @@ fn lines_in(folder: &Folder, start: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// Makes the nodes again, from all records that the head speaks of.
-fn rebuild(folder: &Folder, nodes: &NodeFile, head: &Head) -> Result<Frontier> {
-    let path = folder.file(nodes::NAME);
+/// Makes the nodes again, from all records that the head covers.
+fn rebuild(
+    directory: &LogDirectory,
+    nodes: &NodeFile,
+    head: &Head,
+    pruned: Option<&Base>,
+) -> Result<Frontier> {
+    let path = directory.file(nodes::NAME);
     let wrong = || LogError::io("write", &path);
     nodes.0.set_len(0).map_err(wrong())?;
-    (&nodes.0).rewind().map_err(wrong())?;
+    // Of what was pruned only the roots of its subtrees are known.
+    if let Some(frontier) = pruned.and_then(Base::frontier) {
+        nodes.write_peaks(&frontier).map_err(wrong())?;
+    }
+    (&nodes.0).seek(SeekFrom::End(0)).map_err(wrong())?;
     let mut out = BufWriter::new(&nodes.0);
     let mut failed = Ok(());
-    let frontier = replay(folder, head, |hash| {
+    let frontier = replay(directory, head, pruned, |hash| {
         if failed.is_ok() {
             failed = out.write_all(&hash.0);
         }
@@ -196,20 +225,42 @@ fn rebuild(folder: &Folder, nodes: &NodeFile, head: &Head) -> Result<Frontier> {
 /// The nodes of a log that may only be read.
 pub(crate) fn rebuilt_nodes(snapshot: &Snapshot) -> Result<Vec<Hash>> {
     let mut nodes = Vec::new();
-    replay(snapshot.folder(), &snapshot.parsed_head()?, |hash| {
-        nodes.push(*hash);
-    })?;
+    let pruned = snapshot.pruned().map(|(base, _)| base);
+    if let Some(frontier) = pruned.and_then(Base::frontier) {
+        for (place, peak) in stored_peaks(&frontier) {
+            nodes.resize(usize::try_from(place).unwrap_or(usize::MAX), Hash::ZERO);
+            nodes.push(peak);
+        }
+    }
+    replay(
+        snapshot.directory(),
+        &snapshot.parsed_head()?,
+        pruned,
+        |hash| {
+            nodes.push(*hash);
+        },
+    )?;
     Ok(nodes)
 }
 
-/// Goes through the records that the head speaks of, and hands out the nodes of their tree.
-fn replay(folder: &Folder, head: &Head, mut stored: impl FnMut(&Hash)) -> Result<Frontier> {
-    let mut frontier = Frontier::default();
-    let mut last = Hash::ZERO;
-    'all: for start in folder.segments()? {
-        let path = folder.segment(start);
+/// Reads the records that the head covers, and yields the nodes of their tree.
+fn replay(
+    directory: &LogDirectory,
+    head: &Head,
+    pruned: Option<&Base>,
+    mut stored: impl FnMut(&Hash),
+) -> Result<Frontier> {
+    let known = pruned.and_then(|base| Some((base.frontier()?, base.last()?)));
+    let (mut frontier, mut last) = known.unwrap_or((Frontier::default(), Hash::ZERO));
+    let first = frontier.size();
+    let starts = directory
+        .segments()?
+        .into_iter()
+        .filter(|start| *start >= first);
+    'all: for start in starts {
+        let path = directory.segment(start);
         let wrong = || LogError::io("read", &path);
-        let mut lines = Lines::new(File::open(&path).map_err(wrong())?);
+        let mut lines = Lines::new(brig_input::open_unlinked(&path).map_err(wrong())?);
         while let Some(bytes) = lines.next().map_err(wrong())? {
             if frontier.size() == head.size {
                 break 'all;
@@ -225,7 +276,7 @@ fn replay(folder: &Folder, head: &Head, mut stored: impl FnMut(&Hash)) -> Result
         });
     }
     if frontier.root() != head.root {
-        return Err(LogError::Head("the records are not those it signs".into()));
+        return Err(LogError::Head("the records do not match it".into()));
     }
     Ok(frontier)
 }

@@ -1,8 +1,8 @@
 //! Who waits for the disk, and when.
 //!
-//! Lines are written one writer at a time, which takes microseconds. Then every writer asks the
-//! disk to keep them, side by side: the file system turns requests that overlap into one, and
-//! whoever finds that a later request has covered his lines asks for nothing.
+//! Lines are written by one writer at a time, which takes microseconds. Then every writer requests a
+//! sync, in parallel: the file system turns requests that overlap into one, and
+//! a writer whose lines a later request has covered requests nothing.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::Durability;
+use super::base::Base;
 use super::error::{LogError, Result};
 use super::writer::Writer;
 use crate::canonical::Texts;
@@ -38,7 +39,7 @@ struct Shared {
     writer: Mutex<Writer>,
     /// The end of what is known to be safe.
     synced: Mutex<Frontier>,
-    orders: Mutex<Orders>,
+    orders: Mutex<SyncQueue>,
     changed: Condvar,
     path: PathBuf,
     /// How long something may be written without being synced.
@@ -47,9 +48,9 @@ struct Shared {
 
 /// What the log's own thread has to do.
 #[derive(Debug, Default)]
-struct Orders {
+struct SyncQueue {
     marks: Vec<(Mark, Arc<Promise>)>,
-    /// The last thing that was written and that nobody syncs, and since when there is such.
+    /// The last write that no sync covers yet, and since when there is one.
     unsynced: Option<(Mark, Instant)>,
     closed: bool,
 }
@@ -62,14 +63,14 @@ pub(crate) struct Mark {
 }
 
 impl Queue {
-    pub fn new(writer: Writer, durability: Durability) -> Self {
+    pub(super) fn new(writer: Writer, durability: Durability) -> Self {
         let interval = match durability {
             Durability::Always => None,
             Durability::Interval(interval) => Some(interval),
         };
         Self {
             shared: Arc::new(Shared {
-                path: writer.folder.path().to_owned(),
+                path: writer.directory.path().to_owned(),
                 writer: Mutex::new(writer),
                 synced: Mutex::default(),
                 orders: Mutex::default(),
@@ -81,7 +82,7 @@ impl Queue {
     }
 
     /// Returns when the records are as safe as wanted.
-    pub fn keep(&self, records: &Texts, want: Want) -> Result<(), RecordError> {
+    pub(super) fn keep(&self, records: &Texts, want: Want) -> Result<(), RecordError> {
         let mark = self.shared.write(records)?;
         match want {
             Want::Synced => self.shared.sync(&mark)?,
@@ -102,7 +103,7 @@ impl Queue {
     }
 
     /// Writes the records, and lets a thread of the log's own wait for the disk.
-    pub fn start(&self, records: &Texts) -> Pending {
+    pub(super) fn start(&self, records: &Texts) -> Pending {
         let started = || -> Result<Pending> {
             self.need_thread()?;
             let mark = self.shared.write(records)?;
@@ -114,12 +115,16 @@ impl Queue {
         started().unwrap_or_else(|error| Pending::ready(Err(error.into())))
     }
 
-    pub fn head(&self) -> Result<String> {
+    pub(super) fn head(&self) -> Result<String> {
         self.shared.writer().head()
     }
 
-    pub fn rotate_key(&self) -> Result<()> {
+    pub(super) fn rotate_key(&self) -> Result<()> {
         self.shared.writer().rotate_key()
+    }
+
+    pub(super) fn prune(&self, base: &Base, keep_head: bool) -> Result<String> {
+        self.shared.writer().prune(base, keep_head)
     }
 
     fn need_thread(&self) -> Result<()> {
@@ -157,7 +162,7 @@ impl Shared {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn orders(&self) -> MutexGuard<'_, Orders> {
+    fn orders(&self) -> MutexGuard<'_, SyncQueue> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,7 +214,7 @@ impl Shared {
                 && let Some((mark, _)) = orders.unsynced.take()
             {
                 drop(orders);
-                // If it fails, nothing more can be written, and the next writer is told.
+                // If it fails, nothing more can be written, and the next writer gets the error.
                 let _ = self.sync(&mark);
                 orders = self.orders();
             } else if closed {
@@ -222,9 +227,9 @@ impl Shared {
 
     fn wait<'a>(
         &self,
-        orders: MutexGuard<'a, Orders>,
+        orders: MutexGuard<'a, SyncQueue>,
         limit: Option<Duration>,
-    ) -> MutexGuard<'a, Orders> {
+    ) -> MutexGuard<'a, SyncQueue> {
         let limit = limit.unwrap_or(Duration::MAX);
         let (orders, _) = self
             .changed

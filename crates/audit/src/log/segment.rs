@@ -4,8 +4,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::directory::{LogDirectory, new_file};
 use super::error::{LogError, Result};
-use super::folder::{Folder, new_file};
 use super::lines::LONGEST;
 use crate::line::Line;
 
@@ -21,8 +21,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub fn open(folder: &Folder, start: u64) -> Result<Self> {
-        let path = folder.segment(start);
+    pub(super) fn open(directory: &LogDirectory, start: u64) -> Result<Self> {
+        let path = directory.segment(start);
         let wrong = || LogError::io("open", &path);
         let file = new_file()
             .write(false)
@@ -40,7 +40,7 @@ impl Segment {
     }
 
     /// Its length, if it is still where it was.
-    pub fn length(&self) -> Result<u64> {
+    pub(super) fn length(&self) -> Result<u64> {
         match fs::symlink_metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == self.inode => Ok(found.len()),
             Ok(_) => Err(LogError::Replaced),
@@ -49,7 +49,7 @@ impl Segment {
         }
     }
 
-    pub fn cut(&self, length: u64) -> Result<()> {
+    pub(super) fn cut(&self, length: u64) -> Result<()> {
         self.file
             .set_len(length)
             .map_err(LogError::io("cut", &self.path))
@@ -84,7 +84,7 @@ pub(crate) fn find(file: &File, path: &Path, seq: u64) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// What stands between `offset` and the end of its line, and where the next line begins.
+/// The bytes from `offset` to the end of its line, and where the next line begins.
 pub(crate) fn line_at(file: &File, offset: u64) -> io::Result<Option<(Vec<u8>, u64)>> {
     let mut bytes = Vec::new();
     let mut step = 4096;

@@ -1,7 +1,11 @@
 //! The end of the log, and how it grows.
 //!
 //! Every process that writes keeps the tree's edge in memory. Under the lock it first reads what
-//! others have added, then adds its own. The lock is not held while the disk is waited for.
+//! others have added, then adds its own. The lock is not held during a sync.
+//!
+//! What others have added counts up to the last line that carries a tag of the log's key. What
+//! comes after was left by a killed writer, or added without the key: it is cut off, and that is
+//! recorded. So no head ever covers it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -11,17 +15,18 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::Options;
+use super::directory::LogDirectory;
 use super::error::{LogError, Result};
-use super::folder::Folder;
 use super::keys;
 use super::lines::Lines;
 use super::nodes::NodeFile;
 use super::queue::Mark;
 use super::segment::Segment;
 use crate::canonical::{Texts, to_canonical};
-use crate::line::{self, Flaw, Line};
+use crate::line::{self, Line, LineError};
 use crate::note::{PublicKey, SecretKey};
 use crate::receipt::digest;
+use crate::tag::TagKey;
 use crate::tree::Frontier;
 use crate::{Event, Hash, Head, Record};
 
@@ -29,9 +34,11 @@ pub(crate) const HEAD: &str = "head";
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    pub folder: Folder,
+    pub directory: LogDirectory,
     pub options: Options,
     pub key: SecretKey,
+    /// Vouches for lines; made of the key.
+    pub tags: TagKey,
     /// Nothing until the first head is written.
     pub head: Option<File>,
     pub nodes: NodeFile,
@@ -68,16 +75,16 @@ impl Room {
 }
 
 impl Writer {
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.frontier.size()
     }
 
     /// Adds records, so that they outlive this process.
-    pub fn write(&mut self, records: &Texts) -> Result<Mark> {
+    pub(super) fn write(&mut self, records: &Texts) -> Result<Mark> {
         if let Some(reason) = &self.broken {
             return Err(LogError::Broken(reason.clone()));
         }
-        let _guard = self.folder.lock()?;
+        let _guard = self.directory.lock()?;
         self.go_on_with(records)?;
         Ok(Mark {
             file: self.segment.file.clone(),
@@ -86,15 +93,15 @@ impl Writer {
     }
 
     /// The signed head over everything that is in the log.
-    pub fn head(&mut self) -> Result<String> {
-        let _guard = self.folder.lock()?;
+    pub(super) fn head(&mut self) -> Result<String> {
+        let _guard = self.directory.lock()?;
         self.go_on_with(&Texts::default())?;
         self.seal()?;
         Ok(self.sign(&self.frontier))
     }
 
     /// Reads what others have added, then adds records of our own. The lock is held.
-    fn go_on_with(&mut self, records: &Texts) -> Result<()> {
+    pub(super) fn go_on_with(&mut self, records: &Texts) -> Result<()> {
         self.refresh(false)?;
         let repairs = std::mem::take(&mut self.repairs);
         let added = self.add(repairs.iter().map(String::as_str).chain(records.iter()));
@@ -105,7 +112,7 @@ impl Writer {
     }
 
     /// Adds lines at the end. The lock is held, and everything before was read.
-    pub fn add<'a>(&mut self, records: impl Iterator<Item = &'a str>) -> Result<()> {
+    pub(super) fn add<'a>(&mut self, records: impl Iterator<Item = &'a str>) -> Result<()> {
         let mut room = std::mem::take(&mut self.room);
         let added = self.add_in(&mut room, records);
         room.clear();
@@ -121,8 +128,11 @@ impl Writer {
         let Room { lines, nodes } = room;
         let mut frontier = self.frontier.clone();
         let mut last = self.last;
-        for record in records {
-            last = line::write(record, frontier.size(), &last, lines);
+        let mut records = records.peekable();
+        while let Some(record) = records.next() {
+            // The tag of the last line covers all of them.
+            let tags = records.peek().is_none().then_some(&self.tags);
+            last = line::write(record, frontier.size(), &last, tags, lines);
             frontier.push(last, |hash| nodes.extend_from_slice(&hash.0));
         }
         if lines.is_empty() {
@@ -133,11 +143,12 @@ impl Writer {
             self.next_segment()?;
         }
         // The nodes go first, so that no line is ever without them.
-        self.nodes
-            .write(self.size(), nodes)
-            .map_err(LogError::io("write", &self.folder.file(super::nodes::NAME)))?;
+        self.nodes.write(self.size(), nodes).map_err(LogError::io(
+            "write",
+            &self.directory.file(super::nodes::NAME),
+        ))?;
         if let Err(error) = (&*self.segment.file).write_all(lines) {
-            // What is left of a line would be cut off anyway by whoever comes next.
+            // The next writer would cut off the rest of a line anyway.
             let _ = self.segment.cut(self.segment.offset);
             return Err(LogError::io("write", &self.segment.path)(error));
         }
@@ -148,34 +159,34 @@ impl Writer {
     }
 
     fn next_segment(&mut self) -> Result<()> {
-        // Whoever syncs the new one must be able to rely on the old one.
+        // A sync of the new segment must imply that the old one is on disk.
         self.sync_segment()?;
-        self.segment = Segment::open(&self.folder, self.size())?;
-        self.folder.sync()
+        self.segment = Segment::open(&self.directory, self.size())?;
+        self.directory.sync()
     }
 
-    pub fn sync_segment(&mut self) -> Result<()> {
+    pub(super) fn sync_segment(&mut self) -> Result<()> {
         let synced = self.segment.file.sync_data();
         synced.map_err(|error| self.give_up(error))
     }
 
     /// The system may have dropped what it could not write: nothing can be built on it.
-    pub fn give_up(&mut self, error: io::Error) -> LogError {
+    pub(super) fn give_up(&mut self, error: io::Error) -> LogError {
         self.broken = Some(error.to_string());
         LogError::io("sync", &self.segment.path)(error)
     }
 
     /// Signs for records that are safe, unless that was done for later ones.
-    pub fn publish(&mut self, frontier: &Frontier) -> Result<()> {
+    pub(super) fn publish(&mut self, frontier: &Frontier) -> Result<()> {
         if self.published >= frontier.size() {
             return Ok(());
         }
         let note = self.sign(frontier);
-        let _guard = self.folder.lock()?;
+        let _guard = self.directory.lock()?;
         self.write_head(frontier.size(), &note)
     }
 
-    pub fn sign(&self, frontier: &Frontier) -> String {
+    pub(super) fn sign(&self, frontier: &Frontier) -> String {
         let head = Head {
             origin: self.key.public().name().to_owned(),
             size: frontier.size(),
@@ -185,10 +196,10 @@ impl Writer {
     }
 
     /// Writes a signed head, unless another process has written a later one. The lock is held.
-    pub fn write_head(&mut self, size: u64, note: &str) -> Result<()> {
-        let path = self.folder.file(HEAD);
+    pub(super) fn write_head(&mut self, size: u64, note: &str) -> Result<()> {
+        let path = self.directory.file(HEAD);
         let Some(file) = &self.head else {
-            self.folder.replace(HEAD, note.as_bytes())?;
+            self.directory.replace(HEAD, note.as_bytes())?;
             self.head = Some(open_head(&path)?);
             self.published = size;
             return Ok(());
@@ -204,61 +215,76 @@ impl Writer {
     }
 
     /// Makes the end of the log safe and signs for it. The lock is held.
-    pub fn seal(&mut self) -> Result<()> {
+    pub(super) fn seal(&mut self) -> Result<()> {
         self.sync_segment()?;
         let note = self.sign(&self.frontier);
         self.write_head(self.size(), &note)
     }
 
     /// Reads what others have added. The lock is held.
-    pub fn refresh(&mut self, store: bool) -> Result<()> {
+    pub(super) fn refresh(&mut self, store: bool) -> Result<()> {
         loop {
-            let length = self.segment.length()?;
+            let length = match self.segment.length() {
+                Err(LogError::Replaced) => {
+                    self.jump()?;
+                    continue;
+                }
+                length => length?,
+            };
             if length < self.segment.offset {
                 return Err(LogError::damaged(
                     self.size(),
-                    "what was written is no longer there",
+                    "written records are no longer there",
                 ));
             }
             if length > self.segment.offset {
                 self.catch_up(length, store)?;
             }
-            let next = self.folder.segment(self.size());
+            let next = self.directory.segment(self.size());
             if self.segment.start == self.size() || !next.exists() {
                 return Ok(());
             }
-            self.segment = Segment::open(&self.folder, self.size())?;
+            self.segment = Segment::open(&self.directory, self.size())?;
         }
     }
 
     fn catch_up(&mut self, length: u64, store: bool) -> Result<()> {
         let path = self.segment.path.clone();
         let wrong = || LogError::io("read", &path);
-        let mut file = File::open(&path).map_err(wrong())?;
+        let mut file = brig_input::open_unlinked(&path).map_err(wrong())?;
         file.seek(SeekFrom::Start(self.segment.offset))
             .map_err(wrong())?;
         let mut lines = Lines::new(io::Read::take(file, length - self.segment.offset));
-        let mut rotated = None;
+        // What was read and no tag covers yet.
+        let mut frontier = self.frontier.clone();
+        let (mut last, mut offset) = (self.last, self.segment.offset);
+        let mut nodes = Vec::new();
         while let Some(bytes) = lines.next().map_err(wrong())? {
-            let size = bytes.len() as u64 + 1;
-            let line = follow(bytes, self.frontier.size(), &self.last)?;
-            if keys::is_rotation(line.record) {
-                rotated = Some(keys::check_rotation(line.seq, line.record).ok_or_else(|| {
-                    LogError::damaged(line.seq, "the change of keys is not signed by both")
-                })?);
+            offset += bytes.len() as u64 + 1;
+            let line = follow(bytes, frontier.size(), &last)?;
+            let (seq, tagged) = (line.seq, line.tag.is_some());
+            let rotation = keys::is_rotation(line.record).then(|| line.record.to_owned());
+            last = line.hash;
+            frontier.push(last, |hash| nodes.extend_from_slice(&hash.0));
+            if !tagged {
+                continue;
             }
-            let mut nodes = Vec::new();
-            let before = self.frontier.size();
-            self.frontier
-                .push(line.hash, |hash| nodes.extend_from_slice(&hash.0));
+            if !line::is_vouched(bytes, &self.tags) {
+                return Err(LogError::damaged(
+                    seq,
+                    "its tag was not made with this log's key",
+                ));
+            }
             if store {
-                self.nodes.write(before, &nodes).map_err(wrong())?;
+                self.nodes.write(self.size(), &nodes).map_err(wrong())?;
             }
-            self.last = line.hash;
-            self.segment.offset += size;
-        }
-        if let Some((_, key)) = rotated {
-            self.settle_key(&key)?;
+            nodes.clear();
+            self.frontier.clone_from(&frontier);
+            self.last = last;
+            self.segment.offset = offset;
+            if let Some(record) = rotation {
+                self.rotated(seq, &record)?;
+            }
         }
         if length > self.segment.offset {
             self.cut_off(length)?;
@@ -266,12 +292,13 @@ impl Writer {
         Ok(())
     }
 
-    /// A writer was ended in the middle of a line. Nobody was told that this line is safe.
+    /// A writer was ended in the middle of a write, or somebody else wrote. Nobody was told that
+    /// these lines are safe.
     fn cut_off(&mut self, length: u64) -> Result<()> {
-        if self.folder.segments()?.last() != Some(&self.segment.start) {
+        if self.directory.segments()?.last() != Some(&self.segment.start) {
             return Err(LogError::damaged(
                 self.size(),
-                "its line is not complete, and others follow",
+                "its line is incomplete, and others follow",
             ));
         }
         let wrong = || LogError::io("read", &self.segment.path);
@@ -289,37 +316,52 @@ impl Writer {
         Ok(())
     }
 
+    /// What comes after a change of keys is tagged with the new one.
+    fn rotated(&mut self, seq: u64, record: &str) -> Result<()> {
+        let keys = keys::check_rotation(seq, record);
+        let keys = keys.filter(|(from, _)| from == self.key.public());
+        let (_, to) =
+            keys.ok_or_else(|| LogError::damaged(seq, "the change of keys is not signed by both"))?;
+        self.settle_key(&to)
+    }
+
+    fn use_key(&mut self, key: SecretKey) {
+        self.tags = key.tags();
+        self.key = key;
+    }
+
     /// Takes over a key that another process has put in force, or that a crash kept from it.
     fn settle_key(&mut self, key: &PublicKey) -> Result<()> {
-        if let Some(next) = keys::load_next(&self.folder)?
+        if let Some(next) = keys::load_next(&self.directory)?
             && next.public() == key
         {
-            keys::promote(&self.folder, &next)?;
+            keys::promote(&self.directory, &next)?;
         }
-        let found = keys::load(&self.folder)?.filter(|found| found.public() == key);
-        self.key = found.ok_or_else(|| LogError::Key {
-            path: self.folder.file("key"),
-            problem: "it is not the one that the log speaks of".into(),
+        let found = keys::load(&self.directory)?.filter(|found| found.public() == key);
+        let found = found.ok_or_else(|| LogError::Key {
+            path: self.directory.file("key"),
+            problem: "it is not the key that the log names".into(),
         })?;
+        self.use_key(found);
         Ok(())
     }
 
     /// Replaces the key. The record of it is signed by both.
-    pub fn rotate_key(&mut self) -> Result<()> {
-        let _guard = self.folder.lock()?;
+    pub(super) fn rotate_key(&mut self) -> Result<()> {
+        let _guard = self.directory.lock()?;
         self.go_on_with(&Texts::default())?;
-        let next = keys::create_next(&self.folder, self.key.public().name())?;
+        let next = keys::create_next(&self.directory, self.key.public().name())?;
         let record = own_record(keys::rotation(self.size(), &self.key, &next))?;
         self.add([record.as_str()].into_iter())?;
         self.sync_segment()?;
-        // From here on, whoever opens the log finishes what is left.
-        self.key = next;
+        // From here on, the next process that opens the log finishes the rotation.
+        self.use_key(next);
         self.seal()?;
         if let Some(head) = &self.head {
             head.sync_data()
-                .map_err(LogError::io("sync", &self.folder.file(HEAD)))?;
+                .map_err(LogError::io("sync", &self.directory.file(HEAD)))?;
         }
-        keys::promote(&self.folder, &self.key)
+        keys::promote(&self.directory, &self.key)
     }
 }
 
@@ -341,19 +383,19 @@ fn published(file: &File, path: &Path) -> Result<u64> {
 
 /// A line that must come next.
 pub(crate) fn follow<'a>(bytes: &'a mut [u8], seq: u64, prev: &Hash) -> Result<Line<'a>> {
-    let line = Line::check(bytes).map_err(|flaw| {
+    let line = Line::check(bytes).map_err(|error| {
         LogError::damaged(
             seq,
-            match flaw {
-                Flaw::Format => "it is no record",
-                Flaw::Hash => "it was changed",
+            match error {
+                LineError::Format => "it is not a record",
+                LineError::Hash => "it was changed",
             },
         )
     })?;
     if line.seq != seq || line.prev != *prev {
         return Err(LogError::damaged(
             seq,
-            format!("record {} stands in its place", line.seq),
+            format!("record {} is in its place", line.seq),
         ));
     }
     Ok(line)

@@ -15,8 +15,14 @@ impl Frontier {
         Self { size, peaks }
     }
 
+    /// How many leaves the tree has.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The roots of the full subtrees, the largest first.
+    pub fn peaks(&self) -> &[Hash] {
+        &self.peaks
     }
 
     /// Adds a leaf, and hands out the nodes that are now final: the leaf, then its ancestors.
@@ -34,6 +40,7 @@ impl Frontier {
         self.size += 1;
     }
 
+    /// The root of the tree over all leaves so far. For an empty tree, the hash of no data.
     pub fn root(&self) -> Hash {
         let mut peaks = self.peaks.iter().rev();
         let Some(last) = peaks.next() else {

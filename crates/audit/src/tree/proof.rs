@@ -5,6 +5,7 @@ use crate::Hash;
 
 /// Where the nodes of full subtrees can be read.
 pub trait Nodes {
+    /// The node at this level (leaves are 0) and index within the level. An error if it is not stored.
     fn node(&self, level: u32, index: u64) -> io::Result<Hash>;
 }
 

@@ -128,7 +128,7 @@ fn a_proof_holds_for_its_leaf_and_for_no_other() {
     for size in 1..=64_u64 {
         let head = root(&stored, size).expect("root");
         for index in 0..size {
-            let leaf = Hash::leaf(&leaves[index as usize]);
+            let leaf = Hash::leaf(&leaves[at(index)]);
             let path = inclusion(&stored, index, size).expect("path");
             assert!(verify_inclusion(&leaf, index, size, &path, &head));
             for wrong in 0..=size {
@@ -150,7 +150,7 @@ fn a_consistency_proof_holds_for_its_heads_and_for_no_others() {
     let roots: Vec<Hash> = (0..=64).map(|n| root(&stored, n).expect("root")).collect();
     for new in 0..=64_u64 {
         for old in 0..=new {
-            let (a, b) = (&roots[old as usize], &roots[new as usize]);
+            let (a, b) = (&roots[at(old)], &roots[at(new)]);
             let path = consistency(&stored, old, new).expect("path");
             assert!(verify_consistency(old, a, new, b, &path), "{old} to {new}");
             if old == 0 {
@@ -201,4 +201,8 @@ fn nothing_is_proved_outside_of_the_tree() {
     assert!(inclusion(&stored, 0, 0).is_err());
     assert!(consistency(&stored, 5, 4).is_err());
     assert!(inclusion(&stored, 0, 16).is_err());
+}
+
+fn at(index: u64) -> usize {
+    usize::try_from(index).expect("a small number")
 }

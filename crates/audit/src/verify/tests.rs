@@ -12,7 +12,7 @@ use std::thread;
 use jiff::Timestamp;
 
 use super::*;
-use crate::receipt::{Omitted, Output, Usage, digest};
+use crate::receipt::{Omitted, Output, Totals, Usage, digest};
 use crate::{Event, Log, Options, Receipt, Record, Recorder, Verdict};
 
 const RECORDS: u64 = 200;
@@ -36,6 +36,8 @@ fn receipt(n: u64) -> Record {
         decision: Verdict::Allowed,
         code: "policy.none".into(),
         reason: "no policy is loaded".into(),
+        approval: None,
+        trace: None,
         action: "run".into(),
         code_digest: digest(b"true"),
         started: Timestamp::from_second(1_700_000_000).expect("time"),
@@ -50,6 +52,7 @@ fn receipt(n: u64) -> Record {
         commands: Vec::new(),
         tools: Vec::new(),
         omitted: Omitted::default(),
+        totals: Totals::default(),
         waived: Vec::new(),
     };
     record(n, Event::Receipt(Box::new(receipt)))
@@ -127,7 +130,12 @@ impl<'a> Good<'a> {
     }
 
     /// Verifies from one line on. `bytes` is what the segment holds from there.
-    fn go_on(&self, place: &Place<'a>, bytes: &[u8], nodes: &[u8]) -> Result<Verified, Fault> {
+    fn go_on(
+        &self,
+        place: &Place<'a>,
+        bytes: &[u8],
+        nodes: &[u8],
+    ) -> Result<Verified, VerifyError> {
         let expected = Expected::default();
         let claims = Claims::of(&self.snapshot, &expected)?;
         let Place { segment, known, .. } = place;
@@ -211,13 +219,18 @@ impl Scan<&[u8]> {
             wanted: self.wanted,
             roots: self.roots,
             unfinished: self.unfinished,
+            tags: self.tags.clone(),
+            vouched: self.vouched,
+            keep_at: None,
+            bad_nodes: None,
+            kept: None,
         }
     }
 }
 
 #[test]
 fn every_changed_bit_of_200_records_is_found() {
-    let dir = tempfile::tempdir().expect("folder");
+    let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("log");
     make(&path);
     let whole = verify(&path, &Expected::default()).expect("control");

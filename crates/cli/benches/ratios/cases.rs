@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use brig_egress::{Layer, LayerKind, Rule};
-use brig_linux::clone::{ALL_NAMESPACES, Gated, spawn_gated};
+use brig_linux::clone::ALL_NAMESPACES;
+use brig_linux::gate::{GatedProgram, spawn_gated};
 use brig_native::NativeBackend;
 use brig_sandbox::{AgentId, ExecutionStatus, Report, Sandbox, Session, SessionConfig};
 use rustix::process::{WaitIdOptions, waitid};
@@ -16,19 +17,19 @@ use tokio::runtime::Runtime;
 use crate::PYTHON;
 use crate::measure::Case;
 
-pub const BARE_TRUE: &str = "/bin/true";
-pub const BARE_PYTHON: &str = "python3 -c pass";
-pub const FLOOR: &str = "clone3 with all namespaces + exec /bin/true";
-pub const BWRAP_TRUE: &str = "bwrap --unshare-all /bin/true";
-pub const BWRAP_PYTHON: &str = "bwrap --unshare-all python3 -c pass";
-pub const BRIG_TRUE: &str = "brig run -- /bin/true";
-pub const BRIG_PYTHON: &str = "brig run -c pass";
-pub const LIBRARY_WHOLE: &str = "library: create + exec /bin/true + destroy";
-pub const NETWORK_OFF: &str = "library: create + destroy";
-pub const NETWORK_ON: &str = "library: create + destroy, with a network";
-pub const LIBRARY_ONCE: &str = "library: run_once /bin/true";
-pub const LIVE_TRUE: &str = "library: exec /bin/true in a live session";
-pub const LIVE_PYTHON: &str = "library: exec python3 -c pass in a live one";
+pub(crate) const BARE_TRUE: &str = "/bin/true";
+pub(crate) const BARE_PYTHON: &str = "python3 -c pass";
+pub(crate) const FLOOR: &str = "clone3 with all namespaces + exec /bin/true";
+pub(crate) const BWRAP_TRUE: &str = "bwrap --unshare-all /bin/true";
+pub(crate) const BWRAP_PYTHON: &str = "bwrap --unshare-all python3 -c pass";
+pub(crate) const BRIG_TRUE: &str = "brig run -- /bin/true";
+pub(crate) const BRIG_PYTHON: &str = "brig run -c pass";
+pub(crate) const LIBRARY_WHOLE: &str = "library: create + exec /bin/true + destroy";
+pub(crate) const NETWORK_OFF: &str = "library: create + destroy";
+pub(crate) const NETWORK_ON: &str = "library: create + destroy, with a network";
+pub(crate) const LIBRARY_ONCE: &str = "library: run_once /bin/true";
+pub(crate) const LIVE_TRUE: &str = "library: exec /bin/true in a live session";
+pub(crate) const LIVE_PYTHON: &str = "library: exec python3 -c pass in a live one";
 const DOCKER_RUN: &str = "docker run --rm --network none true";
 const DOCKER_EXEC: &str = "docker exec true";
 
@@ -42,7 +43,7 @@ impl Drop for Container {
 }
 
 /// The cases, and lines about those that can't be measured here.
-pub fn all(runtime: &Runtime) -> (Vec<Case<'_>>, Vec<String>) {
+pub(crate) fn all(runtime: &Runtime) -> (Vec<Case<'_>>, Vec<String>) {
     let mut notes = Vec::new();
     let mut cases = vec![
         command(BARE_TRUE, None, &["/bin/true"]),
@@ -160,17 +161,17 @@ fn library<'a>(runtime: &'a Runtime, cases: &mut Vec<Case<'a>>) {
     });
 }
 
-pub fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     Sandbox::builder(Arc::new(NativeBackend::new()))
         .build()
         .expect("a sandbox")
 }
 
-pub fn agent() -> AgentId {
+pub(crate) fn agent() -> AgentId {
     "bench".parse().expect("a valid name")
 }
 
-pub async fn session(sandbox: &Sandbox) -> Result<Session, String> {
+pub(crate) async fn session(sandbox: &Sandbox) -> Result<Session, String> {
     let config = SessionConfig::default();
     sandbox
         .create_session(&agent(), None, config)
@@ -180,7 +181,7 @@ pub async fn session(sandbox: &Sandbox) -> Result<Session, String> {
 
 fn good(report: brig_sandbox::Result<Report>) -> Result<(), String> {
     match report {
-        Ok(report) if report.status == ExecutionStatus::Completed => Ok(()),
+        Ok(report) if report.status() == ExecutionStatus::Completed => Ok(()),
         Ok(report) => Err(report.to_json().to_string()),
         Err(error) => Err(error.to_string()),
     }
@@ -192,7 +193,7 @@ fn floor() -> Result<(), String> {
     let program = File::open("/bin/true").map_err(failed)?;
     let null = File::open("/dev/null").map_err(failed)?;
     let argv: [&CStr; 1] = [c"true"];
-    let waiting = spawn_gated(&Gated {
+    let waiting = spawn_gated(&GatedProgram {
         namespaces: ALL_NAMESPACES,
         program: program.as_fd(),
         argv: &argv,
@@ -203,7 +204,7 @@ fn floor() -> Result<(), String> {
     })
     .map_err(failed)?;
     let (child, _gate) = waiting.release().map_err(failed)?;
-    let pid = rustix::process::Pid::from_raw(child.pid() as i32).ok_or("no process id")?;
+    let pid = rustix::process::Pid::from_raw(child.pid().cast_signed()).ok_or("no process id")?;
     let status = waitid(rustix::process::WaitId::Pid(pid), WaitIdOptions::EXITED)
         .map_err(|error| error.to_string())?;
     match status.and_then(|status| status.exit_status()) {

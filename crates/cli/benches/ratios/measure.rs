@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Runs before anything is timed.
 const WARM_UP: usize = 5;
 
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     pub name: &'static str,
     /// The case its ratio is shown to.
     pub base: Option<&'static str>,
@@ -14,17 +14,17 @@ pub struct Case<'a> {
 }
 
 #[derive(Debug)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// What it takes when nothing else happens on the machine.
     pub best: Duration,
     pub median: Duration,
     pub p99: Duration,
 }
 
-pub type Row = (&'static str, Option<&'static str>, Stats);
+pub(crate) type Row = (&'static str, Option<&'static str>, Stats);
 
 /// A case that fails is left out, and says why.
-pub fn interleave(cases: &mut Vec<Case<'_>>, rounds: usize) -> Vec<Row> {
+pub(crate) fn interleave(cases: &mut Vec<Case<'_>>, rounds: usize) -> Vec<Row> {
     cases.retain_mut(|case| {
         let failure = (0..WARM_UP).find_map(|_| (case.run)().err());
         if let Some(why) = &failure {
@@ -57,6 +57,11 @@ pub fn interleave(cases: &mut Vec<Case<'_>>, rounds: usize) -> Vec<Row> {
 impl Stats {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a length"
+        )]
         let at = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
         Self {
             best: at(0.0),

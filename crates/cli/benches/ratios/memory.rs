@@ -10,7 +10,7 @@ use crate::{cases, verdict};
 const SESSIONS: u64 = 50;
 const MOST: u64 = 1_500_000;
 
-pub fn idle_session(runtime: &Runtime) -> String {
+pub(crate) fn idle_session(runtime: &Runtime) -> String {
     match measure(runtime) {
         Ok((inside, outside)) => verdict(
             inside + outside <= MOST,

@@ -14,13 +14,13 @@ const SETTLE: Duration = Duration::from_secs(20);
 
 /// Whose leavings are looked for: other users of Brig may be at work on this machine.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// Processes that made sandboxes, dead or alive.
     owners: RefCell<BTreeSet<u32>>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Census {
+pub(crate) struct Census {
     mounts: BTreeSet<String>,
     cgroups: BTreeSet<String>,
     namespaces: BTreeSet<String>,
@@ -31,16 +31,16 @@ pub struct Census {
 }
 
 impl Watch {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let owners = RefCell::new(BTreeSet::from([std::process::id()]));
         Self { owners }
     }
 
-    pub fn add(&self, owner: u32) {
+    pub(crate) fn add(&self, owner: u32) {
         self.owners.borrow_mut().insert(owner);
     }
 
-    pub fn take(&self) -> Census {
+    pub(crate) fn take(&self) -> Census {
         let processes = descendants();
         Census {
             mounts: lines("/proc/self/mountinfo"),
@@ -53,7 +53,7 @@ impl Watch {
     }
 
     /// Waits until there is nothing that was not there before; says what still is.
-    pub fn settles(&self, before: &Census) -> Result<(), String> {
+    pub(crate) fn settles(&self, before: &Census) -> Result<(), String> {
         let began = Instant::now();
         loop {
             reap();
@@ -167,7 +167,7 @@ fn namespaces(processes: &[u32]) -> BTreeSet<String> {
     found
 }
 
-/// All of the temporary folder, which is this run's own, and what carries the project's name in
+/// All of the temporary directory, which is this run's own, and what carries the project's name in
 /// places of the system.
 fn folders() -> BTreeSet<String> {
     let mut found = BTreeSet::new();

@@ -11,7 +11,7 @@ use crate::census::Watch;
 /// Before anything is counted: what is opened once and kept is not left behind.
 const WARM_UP: usize = 20;
 
-pub fn run(cycles: usize) -> Result<String, String> {
+pub(crate) fn run(cycles: usize) -> Result<String, String> {
     let state = tempfile::tempdir().map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -52,7 +52,7 @@ async fn cycle(sandbox: &Sandbox) -> Result<(), String> {
         .map_err(told)?;
     let report = session.run(vec!["/bin/true".into()]).await.map_err(told)?;
     session.destroy().await.map_err(told)?;
-    if report.status == ExecutionStatus::Completed {
+    if report.status() == ExecutionStatus::Completed {
         Ok(())
     } else {
         Err(report.to_json().to_string())

@@ -16,7 +16,7 @@ const LATEST: Duration = Duration::from_millis(100);
 const TREE: &str = "sleep 300 & setsid sleep 300 & echo x >kept; sleep 300";
 const SESSION: &str = "soak-kill";
 
-pub fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
+pub(crate) fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let watch = Watch::new();
     let brig = Brig {
@@ -33,7 +33,9 @@ pub fn run(kills: usize, brig: &Path, seed: u64) -> Result<String, String> {
 
     let mut alive = 0;
     for number in 0..kills {
-        let delay = Duration::from_micros(random.below(LATEST.as_micros() as u64));
+        let delay = Duration::from_micros(
+            random.below(u64::try_from(LATEST.as_micros()).unwrap_or(u64::MAX)),
+        );
         let in_session = number % 2 == 1;
         let mut child = if in_session {
             brig.finish(&["session", "create", SESSION])?;

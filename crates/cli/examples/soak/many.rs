@@ -9,7 +9,7 @@ use brig_testing::descendants;
 
 use crate::census::Watch;
 
-pub fn run(count: usize) -> Result<String, String> {
+pub(crate) fn run(count: usize) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -49,10 +49,7 @@ pub fn run(count: usize) -> Result<String, String> {
             let write = format!("test ! -e mark && echo {number} >mark && cat mark");
             let argv = vec!["/bin/sh".into(), "-c".into(), write];
             let report = session.run(argv).await.map_err(told)?;
-            let said = report
-                .outcome
-                .map(|outcome| outcome.stdout.bytes)
-                .unwrap_or_default();
+            let said = report.outcome.stdout.bytes;
             if said != format!("{number}\n").into_bytes() {
                 return Err(format!(
                     "session {number} said {}",

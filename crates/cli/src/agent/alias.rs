@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use brig_config::{Alias, check_alias};
 use serde_json::json;
 
+use super::trust;
 use crate::args::AliasCommand;
 use crate::failure::{self, Failure};
 use crate::{json, table, user, write_out};
 
-pub fn run(command: &AliasCommand) -> u8 {
+pub(crate) fn run(command: &AliasCommand) -> u8 {
     let (result, as_json) = match command {
         AliasCommand::Add {
             name,
@@ -36,13 +37,17 @@ fn add(name: &str, reference: &str, sandbox: Option<bool>) -> Result<u8, Failure
     let alias = Alias { path, sandbox };
     store.set_alias(name, &alias).map_err(user::failed)?;
     if sandbox == Some(false) {
-        failure::warning(&format!("`{name}` runs without a sandbox"));
+        // Trust the current contents: a changed file is refused until it is trusted again.
+        trust::trust(&store, name)?;
+        failure::warning(&format!(
+            "`{name}` runs without a sandbox, as long as its agent file is not changed"
+        ));
     }
     let line = format!("{name}: {}\n", alias.path.display());
     Ok(write_out(line.as_bytes()))
 }
 
-/// An alias is for wherever it is used, so its path is kept absolute.
+/// An alias works in every directory, so its path is stored as absolute.
 fn existing(path: &Path) -> Result<PathBuf, Failure> {
     let failed = |error| Failure::file(&path.display().to_string(), &error);
     std::fs::metadata(path).map_err(failed)?;
@@ -61,7 +66,7 @@ fn list(as_json: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     if config.aliases().is_empty() {
-        failure::note("there are no aliases");
+        failure::note("no aliases");
         failure::hint("brig alias add NAME PATH");
         return Ok(0);
     }

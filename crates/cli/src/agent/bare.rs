@@ -1,4 +1,4 @@
-//! An agent without a sandbox: with all that the user may do. Said aloud, and on record.
+//! An agent without a sandbox, with the permissions of the user. A warning is shown, and it is recorded.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use brig_audit::receipt::command_digest;
 use brig_audit::{Event, Record, Recorder};
-use brig_config::Run;
-use brig_policy::{Action, Decider, PolicySet, Request};
+use brig_config::{Run, Store};
+use brig_policy::{Action, Decider, Request};
+use brig_reason::ReasonCode;
+use brig_sandbox::SessionConfig;
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -16,32 +18,45 @@ use crate::args::AgentRunArgs;
 use crate::failure::{self, Failure};
 use crate::interrupt::Interrupts;
 use crate::policy::load;
-use crate::{evidence, exit, state};
+use crate::{exit, recorder};
 
-pub async fn run(args: &AgentRunArgs, run: Run, command: Vec<String>) -> Result<u8, Failure> {
-    refuse_what_cannot_hold(args)?;
-    let book = Book {
-        recorder: evidence::recorder(&state::folder()?)?,
+pub(crate) async fn run(
+    args: &AgentRunArgs,
+    run: Run,
+    command: Vec<String>,
+    store: &Store,
+) -> Result<u8, Failure> {
+    refuse_sandbox_flags(args)?;
+    let audit = AuditTrail {
+        recorder: recorder::open()?,
         agent: match &args.config.agent {
             Some(agent) => agent.to_string(),
             None => run.agent.name.clone(),
         },
     };
-    ask_policy(&book, args, &run, &command)?;
+    ask_policy(&audit, args, &run, &command, store)?;
     failure::warning(&format!(
-        "NO SANDBOX: `{}` runs with all that you may do yourself (said by: {})",
+        "NO SANDBOX: `{}` runs with your own permissions (set by: {})",
         command[0], run.choice.by
     ));
-    if !run.agent.network_allowlist.is_empty() || run.policy.is_some() {
-        failure::warning("its limits and its rules for the network hold only in a sandbox");
+    if run.agent.sandbox == Some(true) {
+        failure::warning("its agent file asks for a sandbox");
     }
-    book.keep(Event::Unsandboxed {
+    let agent = &run.agent;
+    let limited = !agent.network_allowlist.is_empty() || !agent.limits.is_empty();
+    if limited || run.policy.is_some() {
+        failure::warning("its limits and network rules are enforced only in a sandbox");
+    }
+    if !agent.mounts.is_empty() || !agent.env.is_empty() {
+        failure::warning("its mounts and variables are set only in a sandbox");
+    }
+    audit.record(Event::Unsandboxed {
         by: run.choice.by.to_string(),
         program: command[0].clone(),
         command_digest: command_digest(&command),
     })?;
-    let mut interrupts =
-        Interrupts::new().map_err(|error| Failure::new("io.failed", failure::describe(&error)))?;
+    let mut interrupts = Interrupts::new()
+        .map_err(|error| Failure::new(ReasonCode::IoFailed, failure::describe(&error)))?;
     let stdin = match args.interactive || args.tty {
         true => Stdio::inherit(),
         false => Stdio::null(),
@@ -50,48 +65,53 @@ pub async fn run(args: &AgentRunArgs, run: Run, command: Vec<String>) -> Result<
         .args(&command[1..])
         .stdin(stdin)
         .spawn()
-        .map_err(|error| cannot_start(&book, &command[0], &error))?;
+        .map_err(|error| cannot_start(&audit, &command[0], &error))?;
     let status = wait(&mut child, &mut interrupts).await?;
     let code = code(status);
-    book.keep(Event::ExecutionFinished {
+    audit.record(Event::ExecutionFinished {
         exit_code: Some(code.into()),
         kill_reason: None,
     })?;
     Ok(code)
 }
 
-/// What was asked for and can't be had without a sandbox is not left out silently.
-fn refuse_what_cannot_hold(args: &AgentRunArgs) -> Result<(), Failure> {
-    let flag = match (args.json, &args.cwd) {
-        (true, _) => Some("--json"),
-        (_, Some(_)) => Some("--cwd"),
-        _ => args.config.sandbox_flag(),
+/// A flag that has no effect without a sandbox is refused, not ignored.
+fn refuse_sandbox_flags(args: &AgentRunArgs) -> Result<(), Failure> {
+    let flag = match (args.json.is_some(), &args.cwd) {
+        (true, _) => Some("--json".to_owned()),
+        (_, Some(_)) => Some("--cwd".to_owned()),
+        _ => args
+            .tools
+            .flag()
+            .map(str::to_owned)
+            .or_else(|| args.config.sandbox_flag()),
     };
     match flag {
         None => Ok(()),
         Some(flag) => Err(Failure::usage(format!(
             "{flag} needs a sandbox, and this agent runs without one"
         ))
-        .with_hint("add --sandbox, or leave the flag out")),
+        .with_hint("add --sandbox, or remove the flag")),
     }
 }
 
-/// A policy can't hold its limits here, but what it denies is denied.
+/// The limits of a policy are not enforced here, but its decision is.
 fn ask_policy(
-    book: &Book,
+    audit: &AuditTrail,
     args: &AgentRunArgs,
     run: &Run,
     command: &[String],
+    store: &Store,
 ) -> Result<(), Failure> {
-    let mut documents = load::documents(&args.policy, args.compat.compat())?;
-    documents.extend(run.policy.clone());
-    if documents.is_empty() {
+    let files = super::policies(args, run, store);
+    files.check(&SessionConfig::default())?;
+    let Some(policies) = load::load(&files, args.compat.compat())? else {
         return Ok(());
-    }
-    let mut request = Request::new(&book.agent, Action::Run);
+    };
+    let mut request = Request::new(&audit.agent, Action::Run);
     request.command = Some(command);
-    let decision = PolicySet::new(documents).decide(&request);
-    book.keep(Event::Decided {
+    let decision = policies.decide(&request);
+    audit.record(Event::Decided {
         allowed: decision.allowed,
         code: decision.code.clone(),
         rule: decision.rule.clone(),
@@ -103,29 +123,29 @@ fn ask_policy(
     }
 }
 
-fn cannot_start(book: &Book, program: &str, error: &std::io::Error) -> Failure {
+fn cannot_start(audit: &AuditTrail, program: &str, error: &std::io::Error) -> Failure {
     let message = format!("cannot run `{program}`: {}", failure::describe(error));
     let event = Event::ExecutionFailed {
-        code: "run.cannot-start".into(),
+        code: ReasonCode::RunCannotStart.into(),
         message: message.clone(),
     };
-    if let Err(failure) = book.keep(event) {
+    if let Err(failure) = audit.record(event) {
         return failure;
     }
     let exit = match error.kind() {
         std::io::ErrorKind::NotFound => 127,
         _ => 126,
     };
-    Failure::new("run.cannot-start", message).with_exit(exit)
+    Failure::new(ReasonCode::RunCannotStart, message).with_exit(exit)
 }
 
-/// Ctrl-C reaches the agent from the terminal. What was sent to Brig alone is passed on.
+/// Ctrl-C reaches the agent from the terminal. Other signals are sent to Brig alone and forwarded.
 async fn wait(child: &mut Child, interrupts: &mut Interrupts) -> Result<ExitStatus, Failure> {
     loop {
         tokio::select! {
             status = child.wait() => {
                 return status
-                    .map_err(|error| Failure::new("io.failed", failure::describe(&error)));
+                    .map_err(|error| Failure::new(ReasonCode::IoFailed, failure::describe(&error)));
             }
             signal = interrupts.next() => {
                 let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -145,14 +165,14 @@ fn code(status: ExitStatus) -> u8 {
     }
 }
 
-struct Book {
+struct AuditTrail {
     recorder: Arc<dyn Recorder>,
     agent: String,
 }
 
-impl Book {
-    /// Keeps a record, and waits until it is safe: what can't be recorded is not run.
-    fn keep(&self, event: Event) -> Result<(), Failure> {
+impl AuditTrail {
+    /// Writes a record and waits until it is on disk. What cannot be recorded is not run.
+    fn record(&self, event: Event) -> Result<(), Failure> {
         let record = Record {
             at: Timestamp::now(),
             agent: self.agent.clone(),
@@ -161,6 +181,6 @@ impl Book {
             event,
         };
         (self.recorder.append(record))
-            .map_err(|error| Failure::new("audit.unwritable", error.to_string()))
+            .map_err(|error| Failure::new(ReasonCode::AuditUnwritable, error.to_string()))
     }
 }

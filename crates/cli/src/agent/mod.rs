@@ -2,32 +2,34 @@
 
 mod alias;
 mod bare;
+mod runtime;
 mod sandboxed;
+mod trust;
 
-use brig_config::{Disk, Run, resolve};
+use brig_config::{Disk, Run, Store, resolve};
+use brig_sandbox::PolicyFiles;
 
 use crate::args::AgentRunArgs;
 use crate::failure::Failure;
 use crate::policy::load;
-use crate::{answer, json, user};
+use crate::{answer, user};
 
-pub use alias::run as alias;
+pub(crate) use alias::run as alias;
+pub(crate) use trust::run as trust;
 
-pub async fn run(args: &AgentRunArgs) -> u8 {
-    let failure = match attempt(args).await {
-        Ok(code) => return code,
-        Err(failure) => failure,
-    };
-    if args.json {
-        let agent = args.config.agent.as_ref().map(|agent| agent.as_str());
-        let backend = args.config.backend.as_deref();
-        json::print(&answer::failure(agent, None, backend, &failure));
-    }
-    failure.show();
-    failure.exit()
+pub(crate) async fn run(args: &AgentRunArgs) -> u8 {
+    args.verbosity.apply();
+    attempt(args).await.unwrap_or_else(|failure| {
+        let run = answer::Run {
+            agent: args.config.agent.as_ref().map(|agent| agent.as_str()),
+            session: None,
+            backend: args.config.backend.as_deref(),
+        };
+        answer::failed(run, &failure, args.json)
+    })
 }
 
-/// All files are read here, and nowhere else.
+/// All files are read here, each once.
 async fn attempt(args: &AgentRunArgs) -> Result<u8, Failure> {
     let store = user::store()?;
     let run = resolve(&Disk, &store, &args.reference, args.sandbox).map_err(user::failed)?;
@@ -35,15 +37,23 @@ async fn attempt(args: &AgentRunArgs) -> Result<u8, Failure> {
     let command = command(&run, args)?;
     match run.choice.sandbox {
         true => sandboxed::run(args, run, command, &store).await,
-        // Reached only when the decision was not to sandbox.
-        false => bare::run(args, run, command).await,
+        false => bare::run(args, run, command, &store).await,
     }
 }
 
-/// The command of the agent, and what was added on the command line.
+/// The policies of the flags, or else the user's default, and that of the agent file.
+fn policies(args: &AgentRunArgs, run: &Run, store: &Store) -> PolicyFiles {
+    let own = match args.policy.is_empty() {
+        true => PolicyFiles::new(user::default_policy(store, &run.user)),
+        false => PolicyFiles::new(&args.policy),
+    };
+    own.and(run.policy.clone(), run.files())
+}
+
+/// The command of the agent, and arguments from the command line.
 fn command(run: &Run, args: &AgentRunArgs) -> Result<Vec<String>, Failure> {
     let mut words = args.args.clone();
-    // The parser sees the first `--` twice.
+    // The first `--` was doubled before parsing.
     if let Some(at) = words.iter().position(|word| word == "--") {
         words.remove(at);
     }

@@ -1,6 +1,7 @@
 //! Flags of `brig audit`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use brig_audit::Verdict;
 use clap::{Args, Subcommand, ValueEnum};
@@ -8,10 +9,10 @@ use jiff::Timestamp;
 
 use super::values;
 
-/// Read the evidence, check it, prove it, and give it to others
+/// Show, verify, prove and export the audit log
 ///
-/// Every session, decision, execution and attempt is recorded in a log that shows if anyone
-/// changed it: each record is bound to the one before it, and signed heads speak for all of them.
+/// Every session, decision, execution and attempt is recorded in a tamper-evident log: each record
+/// contains the hash of the one before it, and signed heads cover all of them.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -20,8 +21,8 @@ Examples:
   brig audit head > head.txt                      to keep elsewhere
   brig audit verify --head head.txt --key key.pub
   jq .record ~/.local/state/brig/audit/*.jsonl")]
-pub struct AuditArgs {
-    /// The folder of the log [default: $XDG_STATE_HOME/brig/audit]
+pub(crate) struct AuditArgs {
+    /// The directory of the log [default: $XDG_STATE_HOME/brig/audit]
     #[arg(long, global = true, value_name = "DIR")]
     pub log: Option<PathBuf>,
     #[command(subcommand)]
@@ -29,7 +30,7 @@ pub struct AuditArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum AuditCommand {
+pub(crate) enum AuditCommand {
     Show(ShowArgs),
     Verify(VerifyArgs),
     Prove(ProveArgs),
@@ -39,30 +40,31 @@ pub enum AuditCommand {
     Export(ExportArgs),
     AgtChain(AgtChainArgs),
     RotateKey(RotateKeyArgs),
+    Prune(PruneArgs),
 }
 
 /// Which records
 #[derive(Args, Debug)]
-pub struct Filter {
-    /// Only those of this agent
+pub(crate) struct Filter {
+    /// Only this agent
     #[arg(long, value_name = "ID")]
     pub agent: Option<String>,
-    /// Only those of this session
+    /// Only this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Only those of this execution
+    /// Only this execution
     #[arg(long, value_name = "ID")]
     pub execution: Option<String>,
-    /// Only those of this event, such as receipt
+    /// Only this kind of event, such as receipt
     #[arg(long, value_name = "NAME")]
     pub event: Option<String>,
-    /// Only what was decided like this
+    /// Only this decision
     #[arg(long, value_name = "DECISION", value_parser = verdict)]
     pub decision: Option<Verdict>,
-    /// Only what came at this time or later: 2026-05-12T08:00:00Z, 2026-05-12, or 90m ago as 90m
+    /// Only records from this time on: 2026-05-12T08:00:00Z, 2026-05-12, or 90m for 90 minutes ago
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub since: Option<Timestamp>,
-    /// Only what came before this time
+    /// Only records before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub until: Option<Timestamp>,
 }
@@ -74,13 +76,13 @@ Examples:
   brig audit show
   brig audit show --event receipt --agent alice --since 2026-05-12
   brig audit show --follow --json | jq .record.event")]
-pub struct ShowArgs {
+pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub filter: Filter,
-    /// Only the last ones
+    /// Only the last COUNT records
     #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "follow")]
     pub last: Option<usize>,
-    /// Go on with what is recorded from now on
+    /// Keep running and show new records
     #[arg(short, long)]
     pub follow: bool,
     /// Print the lines of the log, one JSON object each
@@ -88,24 +90,29 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// Check the whole log: every record, their order, and the signed heads
+/// Verify the whole log: every record, their order, and the signed heads
 ///
-/// Finds records that were edited, removed, moved, repeated or added, and names the first bad
-/// one. With a head that was kept elsewhere it also finds a log that was cut, put back to an
-/// older state, or replaced as a whole. Exits with 0 if all is well, with 1 if not.
+/// Detects records that were edited, removed, moved, repeated or added, and names the first bad
+/// one. With a head that was kept elsewhere it also detects a log that was truncated, rolled back
+/// to an older state, or replaced as a whole. Exits with 0 if the log is valid, otherwise with 1.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit verify
+  brig audit verify --since-last
   brig audit verify --head head.txt --key key.pub
   brig audit verify --log /mnt/backup/audit --json")]
-pub struct VerifyArgs {
+pub(crate) struct VerifyArgs {
     /// A signed head that was kept elsewhere
     #[arg(long, value_name = "FILE")]
     pub head: Option<PathBuf>,
     /// The public key of the log, kept elsewhere [default: key.pub beside the log]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// Skip segments that were verified before and that, according to the file system, have not
+    /// changed since
+    #[arg(long)]
+    pub since_last: bool,
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
@@ -113,31 +120,31 @@ pub struct VerifyArgs {
 
 /// Prove that a record is in the log
 ///
-/// The proof is a JSON object with the record, a signed head and the way from one to the other.
-/// It can be checked without the log, with the public key alone.
+/// The proof is a JSON object with the record, a signed head and the hashes that connect them. It
+/// can be checked without the log, with the public key alone.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit prove 17 > proof.json
   brig audit prove 0198c0de-7f3a-7c41-9a52-3f1d8b7e6a90      the receipt of an execution")]
-pub struct ProveArgs {
+pub(crate) struct ProveArgs {
     /// The number of a record, its hash, or the id of an execution
     pub record: String,
 }
 
 /// Check a proof, of a record or of two heads, without the log
 ///
-/// Exits with 0 if it holds, with 1 if not.
+/// Exits with 0 if the proof is valid, otherwise with 1.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit check-proof proof.json --key key.pub
   brig audit prove 17 | brig audit check-proof -")]
-pub struct CheckProofArgs {
+pub(crate) struct CheckProofArgs {
     /// The proof, or - for standard input
     #[arg(value_name = "FILE")]
     pub proof: PathBuf,
-    /// The public key of the log [default: those of the log here]
+    /// The public key of the log [default: the keys of the local log]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// Print one JSON object and nothing else on stdout
@@ -147,18 +154,18 @@ pub struct CheckProofArgs {
 
 /// Prove that the log under one head is the beginning of the log under a later one
 ///
-/// Exits with 0 if it is, with 1 if not.
+/// Exits with 0 if it is, otherwise with 1.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit consistency monday.txt friday.txt
   brig audit consistency monday.txt friday.txt --json > proof.json")]
-pub struct ConsistencyArgs {
+pub(crate) struct ConsistencyArgs {
     /// The older head
     pub old: PathBuf,
     /// The newer head
     pub new: PathBuf,
-    /// The public key of the log [default: those of the log here]
+    /// The public key of the log [default: the keys of the local log]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// Print the proof and nothing else on stdout
@@ -168,27 +175,27 @@ pub struct ConsistencyArgs {
 
 /// Print the signed head of the log, to keep elsewhere
 ///
-/// A head speaks for all records up to it. Whoever has one can later show that any of them was
-/// changed or removed.
+/// A head covers all records up to it. Anyone who has a head can later show that one of these
+/// records was changed or removed.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit head > head.txt
   brig audit head | ssh witness 'cat >> brig-heads.txt'")]
-pub struct HeadArgs {
+pub(crate) struct HeadArgs {
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Write the log in the words of another system to stdout
+/// Write the log to stdout in the format of another system
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit export --format csv > audit.csv
   brig audit export --format ocsf --since 24h > events.jsonl
   brig audit export --format agt > agt.json")]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     #[arg(long, value_enum)]
     pub format: ExportFormat,
     #[command(flatten)]
@@ -196,7 +203,7 @@ pub struct ExportArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ExportFormat {
+pub(crate) enum ExportFormat {
     /// Receipts as a chain of the Agent Governance Toolkit, with hashes, roots and proofs
     Agt,
     /// CloudEvents 1.0, one per line
@@ -215,7 +222,7 @@ pub enum ExportFormat {
 Examples:
   brig audit agt-chain entries.json
   jq .entries export.json | brig audit agt-chain -")]
-pub struct AgtChainArgs {
+pub(crate) struct AgtChainArgs {
     /// A JSON list of entries, or - for standard input
     #[arg(value_name = "FILE")]
     pub entries: PathBuf,
@@ -223,13 +230,38 @@ pub struct AgtChainArgs {
 
 /// Replace the key that signs heads
 ///
-/// A record that both keys sign leads from one to the other, so that heads of the old key and
-/// copies of it stay good. The old secret key is gone afterwards.
+/// A record that both keys sign links the old key to the new one, so heads and proofs under the old
+/// key remain valid. The old secret key is deleted.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig audit rotate-key")]
-pub struct RotateKeyArgs {
+pub(crate) struct RotateKeyArgs {
+    /// Print one JSON object and nothing else on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove the oldest records; the remaining records can still be proved
+///
+/// Whole segments are removed, never the newest one, and only if all their records are older than
+/// the given time. The log is verified first. A signed summary of the removed records is kept:
+/// earlier heads and proofs remain valid, and `verify` starts there.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  brig audit prune --before 90d --dry-run
+  brig audit prune --before 2026-01-01 --keep-head")]
+pub(crate) struct PruneArgs {
+    /// Remove records before this time: 2026-05-12T08:00:00Z, 2026-05-12, or 90d for 90 days ago
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub before: Timestamp,
+    /// Keep the previous signed head, as `head-SIZE` in the directory of the log
+    #[arg(long)]
+    pub keep_head: bool,
+    /// Only show what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
@@ -244,7 +276,7 @@ fn verdict(text: &str) -> Result<Verdict, String> {
 }
 
 /// A point in time, or how long ago.
-fn moment(text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
@@ -253,8 +285,16 @@ fn moment(text: &str) -> Result<Timestamp, String> {
         let at = jiff::tz::TimeZone::UTC.to_timestamp(midnight);
         return at.map_err(|error| error.to_string());
     }
-    let ago = values::duration(text)
-        .map_err(|_| "use a time such as 2026-05-12T08:00:00Z, 2026-05-12 or 90m".to_owned())?;
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u32>().ok());
+    let ago = match days {
+        Some(days) => Ok(Duration::from_secs(u64::from(days) * 24 * 60 * 60)),
+        None => values::duration(text),
+    };
+    let ago = ago.map_err(|_| {
+        "use a time such as 2026-05-12T08:00:00Z, 2026-05-12, 90m or 30d".to_owned()
+    })?;
     Timestamp::now()
         .checked_sub(ago)
         .map_err(|error| error.to_string())

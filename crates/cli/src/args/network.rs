@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use brig_egress::Rule;
 use clap::{Args, Subcommand};
 
-/// Say what every sandbox may reach, and see what was reached
+/// Manage which hosts every sandbox may reach, and show which were reached
 ///
-/// HOST is `host`, `*.domain` (every name below it, not itself), an address or a network such as
-/// `10.0.0.0/8`, each with `:port` or `:*`. Without one, an allowed host may be reached on ports 80
-/// and 443, and a blocked one on none.
+/// HOST is `host`, `*.domain` (every name below it, but not the domain itself), an address or a
+/// network such as `10.0.0.0/8`, each with `:port` or `:*`. Without a port, an allowed host may be
+/// reached on ports 80 and 443, and a blocked host on none.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-The lists are in $XDG_CONFIG_HOME/brig/config.yaml (usually ~/.config/brig/config.yaml). What the
-policy, the agent file, this list and --allow allow is allowed; what is blocked here never is.
+The lists are in $XDG_CONFIG_HOME/brig/config.yaml (usually ~/.config/brig/config.yaml).
+A host is allowed if the policy, the agent file, this list or --allow allows it, and denied
+if it is blocked here.
 
 Examples:
   brig sandbox allow pypi.org '*.pythonhosted.org'
@@ -21,25 +22,25 @@ Examples:
   brig sandbox list
   brig sandbox block '*.pastebin.com'
   brig sandbox suggest")]
-pub struct SandboxArgs {
+pub(crate) struct SandboxArgs {
     #[command(subcommand)]
     pub command: SandboxCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum SandboxCommand {
-    /// Let every sandbox reach these hosts
+pub(crate) enum SandboxCommand {
+    /// Allow every sandbox to reach these hosts
     ///
-    /// All of them are checked before anything is written.
+    /// All hosts are checked before anything is written.
     #[command(after_long_help = "\
 Examples:
   brig sandbox allow pypi.org '*.pythonhosted.org'
-  brig sandbox allow db.internal:5432 10.1.2.3:8080")]
+  brig sandbox allow db.internal:5432/tcp 10.1.2.3:8080")]
     Allow(HostsArgs),
-    /// Take hosts off the list of those that may be reached
+    /// Remove hosts from the allowlist
     ///
-    /// A host that is not on it is no error. To keep a host from being reached whoever allows it, use
-    /// `brig sandbox block`.
+    /// A host that is not on the list is not an error. To deny a host that a policy or an agent
+    /// file allows, use `brig sandbox block`.
     #[command(
         visible_alias = "rm",
         after_long_help = "\
@@ -49,12 +50,12 @@ Examples:
     Deny(HostsArgs),
     #[command(visible_alias = "ls")]
     List(ListHostsArgs),
-    /// Keep every sandbox from reaching these hosts, whoever allows them
+    /// Block these hosts for every sandbox, even if another rule allows them
     #[command(after_long_help = "\
 Examples:
   brig sandbox block '*.pastebin.com' 203.0.113.0/24")]
     Block(HostsArgs),
-    /// Take hosts off the list of those that may not be reached
+    /// Remove hosts from the blocklist
     #[command(after_long_help = "\
 Examples:
   brig sandbox unblock '*.pastebin.com'")]
@@ -65,7 +66,7 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-pub struct HostsArgs {
+pub(crate) struct HostsArgs {
     /// One or more hosts
     #[arg(value_name = "HOST", required = true)]
     pub hosts: Vec<Rule>,
@@ -80,32 +81,32 @@ pub struct HostsArgs {
 Examples:
   brig sandbox list
   brig sandbox list --json | jq -r '.allow[]'")]
-pub struct ListHostsArgs {
+pub(crate) struct ListHostsArgs {
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Say whether a host may be reached, by which rule of which layer, and why
+/// Show whether a host may be reached, and which rule of which layer decides
 ///
-/// Exits with 0 if it may, otherwise with 1. Nothing is looked up or connected to.
+/// Exits with 0 if it may, otherwise with 1. No name is looked up and no connection is made.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig sandbox check pypi.org
   brig sandbox check --policy policy.yaml api.example.com:8443
   brig sandbox check --for ./reviewer.yaml api.example.com")]
-pub struct CheckHostArgs {
+pub(crate) struct CheckHostArgs {
     /// A host and a port [default port: 443]
     #[arg(value_name = "HOST[:PORT]")]
     pub host: Rule,
-    /// With the rules of this policy; given several times, they hold together
+    /// Apply the rules of this policy. If given several times, all policies apply
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
-    /// With the rules of this agent, and of its policy
+    /// Apply the rules of this agent and of its policy
     #[arg(long = "for", value_name = "REF")]
     pub agent: Option<String>,
-    /// With this host allowed as by `brig run --allow`
+    /// Allow this host, as `brig run --allow` does
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<Rule>,
     /// Print one JSON object and nothing else on stdout
@@ -113,37 +114,43 @@ pub struct CheckHostArgs {
     pub json: bool,
 }
 
-/// Propose the smallest list that would have allowed what was denied
+/// Suggest the smallest allowlist that would have allowed what was denied
 ///
-/// Reads the denials that are on record for a session or a run. Shown as a diff; nothing is changed
-/// without --apply. Addresses that are not public and hosts that are blocked are never proposed.
+/// Reads the recorded denials of the last run, or of a session, and prints a diff. Nothing is
+/// changed without --apply. Private and loopback addresses, such as those of a package mirror, are
+/// listed apart, and applied only with --private. Blocked hosts and addresses where clouds serve
+/// credentials are never suggested.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
-  brig sandbox suggest                  of the last session or run that was denied something
-  brig sandbox suggest build
-  brig sandbox suggest build --apply")]
-pub struct SuggestArgs {
-    /// The session [default: the last that was denied something]
+  brig sandbox suggest                     for the last run
+  brig sandbox suggest --apply
+  brig sandbox suggest --apply --private   also private addresses
+  brig sandbox suggest build               for all executions of a session")]
+pub(crate) struct SuggestArgs {
+    /// The session, or the session id of a run [default: only the last execution]
     pub session: Option<String>,
-    /// Only of this agent
+    /// Only this agent
     #[arg(long, value_name = "ID")]
     pub agent: Option<String>,
-    /// Allow what is proposed
+    /// Allow the suggested hosts
     #[arg(long)]
     pub apply: bool,
+    /// With --apply: also allow the private and loopback addresses that are listed
+    #[arg(long, requires = "apply")]
+    pub private: bool,
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Show how often each allowed host was reached, and which never was
+/// Show how often each allowed host was reached, and which hosts were never reached
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   brig sandbox used
   brig sandbox used --json | jq -r '.unused[]' | xargs brig sandbox deny")]
-pub struct UsedArgs {
+pub(crate) struct UsedArgs {
     /// Print one JSON object and nothing else on stdout
     #[arg(long)]
     pub json: bool,

@@ -1,91 +1,14 @@
 //! How values are written on the command line.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
+use brig_config::Mount;
+pub(crate) use brig_config::quantity::{cpus, duration, size};
 use brig_sandbox::config::MountSpec;
 use brig_sandbox::{Control, Language};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-const SIZES: [(&str, f64); 4] = [
-    ("K", 1024.0),
-    ("M", 1_048_576.0),
-    ("G", 1_073_741_824.0),
-    ("T", 1_099_511_627_776.0),
-];
-
-const TIMES: [(&str, f64); 5] = [
-    ("ms", 0.001),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("", 1.0),
-];
-
-/// `512M`, `1.5G`, `64KiB`. A plain number is refused: nobody agrees on what it means.
-pub fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text)?;
-    if unit.is_empty() {
-        return Err(format!("needs a unit, such as `{text}M` or `{text}K`"));
-    }
-    let upper = unit.to_ascii_uppercase();
-    let (_, factor) = SIZES
-        .into_iter()
-        .find(|(name, _)| {
-            ["", "B", "IB"]
-                .iter()
-                .any(|end| upper == format!("{name}{end}"))
-        })
-        .or((upper == "B").then_some(("", 1.0)))
-        .ok_or_else(|| format!("unknown unit `{unit}`: use B, K, M, G or T (powers of 1024)"))?;
-    whole(number * factor)
-}
-
-/// `500ms`, `10s`, `2m`, `1h`, or plain seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split(text)?;
-    let (_, factor) = TIMES
-        .into_iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(|| format!("unknown unit `{unit}`: use ms, s, m or h"))?;
-    Duration::try_from_secs_f64(number * factor).map_err(|_| "too long".into())
-}
-
-pub fn cpus(text: &str) -> Result<f64, String> {
-    match split(text)? {
-        (number, "") if number > 0.0 => Ok(number),
-        (_, "") => Err("must be more than 0".into()),
-        (_, unit) => Err(format!("takes no unit, found `{unit}`")),
-    }
-}
-
-fn split(text: &str) -> Result<(f64, &str), String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let number: f64 = digits
-        .parse()
-        .map_err(|_| "must start with a number".to_owned())?;
-    Ok((number, unit))
-}
-
-fn whole(bytes: f64) -> Result<u64, String> {
-    // Above 2^53 a float no longer counts single bytes, and no limit is that large.
-    if bytes > 9_007_199_254_740_992.0 {
-        return Err("too large".into());
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "0 to 2^53"
-    )]
-    Ok(bytes as u64)
-}
-
 /// `KEY=VALUE`. The value may hold anything, also `=`.
-pub fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some(("", _)) | None => Err("must be KEY=VALUE".into()),
         Some((key, value)) => Ok((key.into(), value.into())),
@@ -93,32 +16,27 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// `SRC:DST[:ro|rw]`, read-only unless `rw` is given.
-pub fn mount(text: &str) -> Result<MountSpec, String> {
-    let (paths, writable) = if let Some(paths) = text.strip_suffix(":rw") {
-        (paths, true)
-    } else {
-        (text.strip_suffix(":ro").unwrap_or(text), false)
-    };
-    let (source, target) = paths
-        .split_once(':')
-        .filter(|(source, target)| !source.is_empty() && !target.is_empty())
-        .ok_or("must be SRC:DST, SRC:DST:ro or SRC:DST:rw")?;
-    if target.contains(':') {
-        return Err("too many `:`; after SRC:DST only `ro` or `rw` may follow".into());
-    }
-    if !target.starts_with('/') {
-        return Err(format!("the path inside must be absolute: `/{target}`"));
-    }
+pub(crate) fn mount(text: &str) -> Result<MountSpec, String> {
+    let mount = Mount::parse(text)?;
     Ok(MountSpec {
-        source: PathBuf::from(source),
-        target: PathBuf::from(target),
-        writable,
+        source: mount.source,
+        target: mount.target,
+        writable: mount.writable,
     })
 }
 
-pub fn control() -> impl TypedValueParser<Value = Control> {
+pub(crate) fn control() -> impl TypedValueParser<Value = Control> {
     PossibleValuesParser::new(Control::ALL.map(Control::name))
         .try_map(|name| Control::from_name(&name).ok_or("no such control"))
+}
+
+/// What `--json` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JsonForm {
+    /// One object at the end
+    Object,
+    /// One line for each event, as it happens; the last one has the whole result
+    Stream,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -138,11 +56,12 @@ impl From<Lang> for Language {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Overflow {
-    /// Count and drop the rest; the program goes on
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Overflow {
+    /// Discard the rest, but count it; the program continues
+    #[default]
     Truncate,
-    /// End the program
+    /// Kill the program
     Kill,
 }
 
@@ -151,70 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_powers_of_1024_and_need_a_unit() {
-        assert_eq!(size("512M"), Ok(512 << 20));
-        assert_eq!(size("64KiB"), Ok(64 << 10));
-        assert_eq!(size("1gb"), Ok(1 << 30));
-        assert_eq!(size("1.5G"), Ok(3 << 29));
-        assert_eq!(size("100B"), Ok(100));
-        for wrong in [
-            "512",
-            "",
-            "M",
-            "-1M",
-            "1X",
-            "1e9M",
-            "1.2.3M",
-            "99999999T",
-            "1MM",
-            "1iB",
-        ] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn durations_take_units_or_seconds() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["", "s", "-1", "1d", "1 s", "nan", "inf", "1e3"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn mounts_are_read_only_unless_asked() {
-        let spec = mount("/data:/in").unwrap();
-        assert!(!spec.writable);
-        assert_eq!(spec.target, PathBuf::from("/in"));
-        assert!(mount("data:/out:rw").unwrap().writable);
-        assert!(!mount("data:/out:ro").unwrap().writable);
-        for wrong in [
-            "/data",
-            ":/in",
-            "/data:",
-            "/data:in",
-            "/a:/b:rx",
-            "/a:/b:/c:rw",
-        ] {
-            assert!(mount(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn variables_keep_what_follows_the_first_equals_sign() {
         assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
         assert_eq!(variable("A="), Ok(("A".into(), String::new())));
         assert!(variable("A").is_err());
         assert!(variable("=b").is_err());
-    }
-
-    #[test]
-    fn cpus_are_positive_numbers() {
-        assert_eq!(cpus("0.5"), Ok(0.5));
-        assert!(cpus("0").is_err());
-        assert!(cpus("2x").is_err());
     }
 }

@@ -1,19 +1,22 @@
-//! What to run: `-c CODE`, `FILE` or `-- CMD…`.
+//! Flags for what to run: `-c CODE`, `FILE` or `-- CMD…`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::Path;
 
+use brig_reason::ReasonCode;
 use brig_sandbox::Language;
 use brig_sandbox::request::Work;
 use clap::Args;
 
-use super::Lang;
+use super::{JsonForm, Lang};
+use crate::drive::Attachment;
 use crate::failure::Failure;
-use crate::run::Streams;
+
+/// The size limit of a script.
+const LARGEST_SCRIPT: u64 = 64 << 20;
 
 #[derive(Args, Debug)]
-pub struct WorkArgs {
+pub(crate) struct WorkArgs {
     /// Run this source code (Python unless --lang says otherwise)
     #[arg(
         short = 'c',
@@ -25,22 +28,23 @@ pub struct WorkArgs {
     /// The language of CODE or FILE [default: by FILE's extension or first line, else Python]
     #[arg(long, value_name = "NAME", value_enum)]
     pub lang: Option<Lang>,
-    /// The folder to start in, relative to /workspace
+    /// The directory to start in, relative to /workspace
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Connect standard input; without it the program reads an empty one
+    /// Connect standard input. Without it, the program's standard input is empty
     #[arg(short, long)]
     pub interactive: bool,
-    /// Give the program a terminal. What it prints reaches yours as it is, escape sequences too
+    /// Give the program a terminal. Its output reaches your terminal unchanged, including escape
+    /// sequences
     #[arg(short, long)]
     pub tty: bool,
     /// A script on the host and its arguments; `-` reads it from standard input. After `--`: a
-    /// command inside and its arguments
+    /// command in the sandbox and its arguments
     #[arg(value_name = "FILE", trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 
-/// What the words of a command line are.
+/// The positional arguments.
 #[derive(Debug, PartialEq, Eq)]
 enum Words<'a> {
     Nothing,
@@ -50,9 +54,11 @@ enum Words<'a> {
     Command(Vec<&'a OsStr>),
 }
 
-/// The parser swallows `--`, but it is what tells a command from a script. So the first one is
-/// doubled before parsing, and [`WorkArgs::words`] finds the second half of it.
-pub fn double_dash(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+/// The parser removes `--`, but it distinguishes a command from a script. So the first one is doubled
+/// before parsing, and [`WorkArgs::words`] finds the second.
+pub(crate) fn double_dash(
+    args: impl IntoIterator<Item = OsString>,
+) -> impl Iterator<Item = OsString> {
     let mut seen = false;
     args.into_iter().flat_map(move |arg| {
         let first = !seen && arg == "--";
@@ -62,11 +68,8 @@ pub fn double_dash(args: impl IntoIterator<Item = OsString>) -> impl Iterator<It
 }
 
 impl WorkArgs {
-    pub fn streams(&self) -> Streams {
-        Streams {
-            stdin: self.interactive,
-            terminal: self.tty,
-        }
+    pub(crate) fn attachment(&self, json: Option<JsonForm>) -> Result<Attachment, Failure> {
+        Attachment::new(self.interactive, self.tty, json)
     }
 
     fn words(&self) -> Words<'_> {
@@ -84,9 +87,18 @@ impl WorkArgs {
         }
     }
 
-    /// Reads what is to be run. The command line has been checked by then, so that a mistake in
-    /// it never waits for standard input.
-    pub fn read(&self) -> Result<Work, Failure> {
+    /// The script, if it is a file on the host.
+    pub(crate) fn script(&self) -> Option<&Path> {
+        match (&self.code, self.words()) {
+            (None, Words::Plain(file, _)) => Some(Path::new(file))
+                .filter(|file| file.as_os_str() != "-" && !brig_input::is_descriptor(file)),
+            _ => None,
+        }
+    }
+
+    /// Reads the code. Called after the command line was checked, so that a mistake in it does not wait for
+    /// standard input.
+    pub(crate) fn read(&self) -> Result<Work, Failure> {
         match (&self.code, self.words()) {
             (Some(code), words) => {
                 let args = match words {
@@ -102,7 +114,7 @@ impl WorkArgs {
                     args: texts(args)?,
                 })
             }
-            (None, Words::Plain(file, args)) => self.script(Path::new(file), texts(args)?),
+            (None, Words::Plain(file, args)) => self.read_script(Path::new(file), texts(args)?),
             (None, Words::Command(_)) if self.lang.is_some() => Err(Failure::usage(
                 "--lang is for -c CODE and FILE, not for a command",
             )),
@@ -112,7 +124,7 @@ impl WorkArgs {
         }
     }
 
-    fn script(&self, file: &Path, args: Vec<String>) -> Result<Work, Failure> {
+    fn read_script(&self, file: &Path, args: Vec<String>) -> Result<Work, Failure> {
         let standard_input = file.as_os_str() == "-";
         if standard_input && self.interactive {
             return Err(
@@ -122,16 +134,17 @@ impl WorkArgs {
         }
         let name = file.display();
         let source = if standard_input {
-            let mut source = Vec::new();
-            std::io::stdin().read_to_end(&mut source).map(|_| source)
+            brig_input::read_stream(std::io::stdin(), LARGEST_SCRIPT)
         } else {
-            std::fs::read(file)
+            // What is read is shown to the code, so code must not choose the file by a link.
+            brig_sandbox::read_named(file, LARGEST_SCRIPT)
         }
         .map_err(|error| {
             let failure = Failure::file(&name.to_string(), &error);
             match error.kind() {
                 std::io::ErrorKind::NotFound => failure.with_hint(format!(
-                    "FILE is a script on the host; for a command inside: brig run -- {name}"
+                    "FILE is a script on the host; to run a command in the sandbox: brig run -- \
+                     {name}"
                 )),
                 _ => failure,
             }
@@ -142,10 +155,10 @@ impl WorkArgs {
                 .or(standard_input.then_some(Language::Python))
                 .ok_or_else(|| {
                     Failure::new(
-                        "input.language",
-                        format!("cannot tell the language of `{name}`"),
+                        ReasonCode::InputLanguage,
+                        format!("cannot determine the language of `{name}`"),
                     )
-                    .with_hint("say it with --lang python, bash or node")
+                    .with_hint("set it with --lang python, bash or node")
                 })?,
         };
         Ok(Work::Code {
@@ -236,10 +249,10 @@ mod tests {
         assert_eq!(args("-c 1"), "");
         assert_eq!(args("-c 1 a --json -- b"), "a --json -- b");
         assert_eq!(args("-c 1 -- -x -- y"), "-x -- y");
-        let script = "--lang python /dev/null";
+        let script = "--lang python Cargo.toml";
         assert_eq!(args(&format!("{script} -x --json")), "-x --json");
         assert_eq!(args(&format!("{script} -- -x -- --")), "-- -x -- --");
-        assert!(work("--no-such-flag /dev/null").is_err());
+        assert!(work("--no-such-flag Cargo.toml").is_err());
     }
 
     #[test]

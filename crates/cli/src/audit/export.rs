@@ -1,41 +1,38 @@
-use std::io::{self, BufWriter, Read, Write};
+use std::io::Write;
 use std::path::Path;
 
-use brig_audit::agt::{Value, chain_of};
+use brig_agt_export::{Value, chain_of};
 use brig_audit::export::{ExportError, Format, export};
+use brig_reason::ReasonCode;
 
 use super::{keys, show};
 use crate::args::{AgtChainArgs, ExportArgs, ExportFormat};
+use crate::exit;
 use crate::failure::Failure;
-use crate::{exit, write_out};
+use crate::stdout::{OutputFormat, Stdout};
 
-pub fn run(path: &Path, args: &ExportArgs) -> Result<u8, Failure> {
-    let format = match args.format {
-        ExportFormat::Agt => Format::Agt,
-        ExportFormat::Cloudevents => Format::CloudEvents,
-        ExportFormat::Ocsf => Format::Ocsf,
-        ExportFormat::Csv => Format::Csv,
-    };
-    let mut out = BufWriter::new(io::stdout().lock());
+pub(crate) fn run(path: &Path, args: &ExportArgs) -> Result<u8, Failure> {
+    let mut out = Stdout::new(match args.format {
+        ExportFormat::Csv => OutputFormat::Text,
+        ExportFormat::Agt | ExportFormat::Cloudevents | ExportFormat::Ocsf => OutputFormat::Json,
+    });
     let wanted = |view: &_| show::matches(&args.filter, view);
-    let written = export(path, format, &wanted, &mut out);
-    match written.and_then(|()| Ok(out.flush()?)) {
+    let written = match args.format {
+        ExportFormat::Agt => brig_agt_export::export(path, &wanted, &mut out),
+        ExportFormat::Cloudevents => export(path, Format::CloudEvents, &wanted, &mut out),
+        ExportFormat::Ocsf => export(path, Format::Ocsf, &wanted, &mut out),
+        ExportFormat::Csv => export(path, Format::Csv, &wanted, &mut out),
+    };
+    match written.and_then(|()| Ok(out.finish()?)) {
         Ok(()) => Ok(0),
         Err(ExportError::Log(error)) => Err(error.into()),
         Err(ExportError::Write(_)) => Ok(exit::of_broken_pipe()),
     }
 }
 
-pub fn agt_chain(args: &AgtChainArgs) -> Result<u8, Failure> {
-    let text = if args.entries == Path::new("-") {
-        let mut text = String::new();
-        let read = io::stdin().read_to_string(&mut text);
-        read.map_err(|error| Failure::file("-", &error))?;
-        text
-    } else {
-        keys::text(&args.entries)?
-    };
-    let wrong = |problem: String| Failure::new("agt.entries", problem);
+pub(crate) fn agt_chain(args: &AgtChainArgs) -> Result<u8, Failure> {
+    let text = keys::text(&args.entries)?;
+    let wrong = |problem: String| Failure::new(ReasonCode::AgtEntries, problem);
     let entries = match Value::parse(&text) {
         Ok(Value::List(entries)) => entries,
         Ok(_) => return Err(wrong("expected a JSON list of entries".into())),
@@ -43,5 +40,10 @@ pub fn agt_chain(args: &AgtChainArgs) -> Result<u8, Failure> {
     };
     let chain =
         chain_of(&entries).map_err(|(place, error)| wrong(format!("entry {place}: {error}")))?;
-    Ok(write_out(format!("{}\n", chain.dump()).as_bytes()))
+    let mut out = Stdout::new(OutputFormat::Json);
+    let written = writeln!(out, "{}", chain.dump()).and_then(|()| out.finish());
+    Ok(match written {
+        Ok(()) => 0,
+        Err(_) => exit::of_broken_pipe(),
+    })
 }

@@ -1,25 +1,26 @@
-//! `brig audit`: the evidence.
+//! `brig audit`: the audit log.
 
 mod export;
 mod keys;
 mod proofs;
+mod prune;
 mod show;
 mod verify;
 
 use std::path::{Path, PathBuf};
 
-use brig_audit::verify::Fault;
+use brig_audit::verify::VerifyError;
 use brig_audit::{Log, LogError};
 use serde_json::json;
 
 use crate::args::{AuditArgs, AuditCommand};
 use crate::failure::Failure;
-use crate::{evidence, json, state, write_out};
+use crate::{json, recorder, state, write_out};
 
-/// Checked, and found to be wrong.
+/// The check failed.
 const WRONG: u8 = 1;
 
-pub fn run(args: &AuditArgs) -> u8 {
+pub(crate) fn run(args: &AuditArgs) -> u8 {
     let as_json = match &args.command {
         AuditCommand::Show(args) => args.json,
         AuditCommand::Verify(args) => args.json,
@@ -27,6 +28,7 @@ pub fn run(args: &AuditArgs) -> u8 {
         AuditCommand::Consistency(args) => args.json,
         AuditCommand::Head(args) => args.json,
         AuditCommand::RotateKey(args) => args.json,
+        AuditCommand::Prune(args) => args.json,
         AuditCommand::Prove(_) | AuditCommand::Export(_) | AuditCommand::AgtChain(_) => false,
     };
     attempt(args).unwrap_or_else(|failure| {
@@ -39,7 +41,7 @@ fn attempt(args: &AuditArgs) -> Result<u8, Failure> {
     let log = || -> Result<PathBuf, Failure> {
         match &args.log {
             Some(path) => Ok(path.clone()),
-            None => Ok(evidence::folder(&state::folder()?)),
+            None => Ok(state::audit_directory(&state::directory()?)),
         }
     };
     match &args.command {
@@ -52,13 +54,14 @@ fn attempt(args: &AuditArgs) -> Result<u8, Failure> {
         AuditCommand::Export(args) => export::run(&log()?, args),
         AuditCommand::AgtChain(args) => export::agt_chain(args),
         AuditCommand::RotateKey(args) => rotate(&log()?, args.json),
+        AuditCommand::Prune(args) => prune::run(&log()?, args),
     }
 }
 
 fn head(path: &Path, as_json: bool) -> Result<u8, Failure> {
     let snapshot = brig_audit::log::Snapshot::open(path)?;
-    // Over everything there is; where nothing can be written, the newest that is there.
-    let head = match Log::open(path, evidence::options()?) {
+    // Over all records. If nothing can be written, the newest existing head.
+    let head = match Log::open(path, recorder::options()?) {
         Ok(log) => log.head()?,
         Err(error @ LogError::Io { .. }) => {
             let kept = snapshot.head().map(str::to_owned);
@@ -80,9 +83,9 @@ fn head(path: &Path, as_json: bool) -> Result<u8, Failure> {
 }
 
 fn rotate(path: &Path, as_json: bool) -> Result<u8, Failure> {
-    // Not a new log, if there is none.
+    // Do not create a log if there is none.
     brig_audit::log::Snapshot::open(path)?;
-    Log::open(path, evidence::options()?)?.rotate_key()?;
+    Log::open(path, recorder::options()?)?.rotate_key()?;
     let key = brig_audit::log::Snapshot::open(path)?.key()?;
     if as_json {
         json::print(&json!({ "key": key.to_string() }));
@@ -95,17 +98,17 @@ impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
         let failure = Self::new(error.code(), error.to_string());
         match error {
-            LogError::NoLog(_) => failure.with_hint("the first execution makes one"),
+            LogError::NoLog(_) => failure.with_hint("the first execution creates one"),
             LogError::Damaged { .. } | LogError::Truncated { .. } | LogError::Head(_) => {
-                failure.with_hint("brig audit verify says what is wrong with it")
+                failure.with_hint("run `brig audit verify` to see what is wrong")
             }
             _ => failure,
         }
     }
 }
 
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
+impl From<VerifyError> for Failure {
+    fn from(fault: VerifyError) -> Self {
         Self::new(fault.code(), fault.to_string())
     }
 }

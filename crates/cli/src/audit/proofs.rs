@@ -1,17 +1,17 @@
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use brig_audit::log::{Cursor, Snapshot};
 use brig_audit::proof::{self, Proof, Proved};
 use brig_audit::{Hash, LogError};
+use brig_reason::ReasonCode;
 use serde_json::{Value, json};
 
 use super::{WRONG, keys};
 use crate::args::{CheckProofArgs, ConsistencyArgs, ProveArgs};
 use crate::failure::{self, Failure};
-use crate::{json, write_out};
+use crate::{json, units, write_out};
 
-pub fn prove(path: &Path, args: &ProveArgs) -> Result<u8, Failure> {
+pub(crate) fn prove(path: &Path, args: &ProveArgs) -> Result<u8, Failure> {
     let proof = proof::prove(path, find(path, &args.record)?)?;
     json::print(&value(&proof));
     Ok(0)
@@ -21,12 +21,15 @@ fn value(proof: &Proof) -> Value {
     serde_json::to_value(proof).unwrap_or_default()
 }
 
-/// The number of the record that was meant.
+/// The number of the record that the argument names.
 fn find(path: &Path, record: &str) -> Result<u64, Failure> {
-    if let Ok(seq) = record.parse() {
+    let snapshot = Snapshot::open(path)?;
+    // The id of an execution may be all digits too; there are never that many records.
+    if let Ok(seq) = record.parse()
+        && (record.len() < 12 || snapshot.line(seq).is_ok())
+    {
         return Ok(seq);
     }
-    Snapshot::open(path)?;
     let hash = Hash::from_hex(record.as_bytes());
     let (quoted, mut found) = (format!("\"execution\":{},", Value::from(record)), None);
     Cursor::new(path).read(|line| {
@@ -41,30 +44,31 @@ fn find(path: &Path, record: &str) -> Result<u64, Failure> {
     })?;
     found.ok_or_else(|| {
         Failure::new(
-            "audit.no-record",
-            format!("no record `{record}`, and no receipt of such an execution"),
+            ReasonCode::AuditNoRecord,
+            format!("no record `{record}`, and no execution with this id that has a receipt"),
         )
-        .with_hint("brig audit show lists them")
+        .with_hint("run `brig audit show` to list them")
     })
 }
 
-pub fn check(
+pub(crate) fn check(
     log: impl FnOnce() -> Result<PathBuf, Failure>,
     args: &CheckProofArgs,
 ) -> Result<u8, Failure> {
-    let text = read(&args.proof)?;
+    let text = keys::text(&args.proof)?;
     let keys = match &args.key {
         Some(path) => vec![keys::read(path)?],
         None => keys::given_or_of(None, &log()?)?,
     };
     let checked = serde_json::from_str::<Proof>(&text)
-        .map_err(|_| LogError::Proof("it is not in the form of one"))
+        .map_err(|_| LogError::Proof("it is not a proof"))
         .and_then(|proof| proof.check(&keys));
-    let (said, object) = match checked {
+    let (summary, object) = match checked {
         Ok(Proved::Included { seq, hash, head }) => (
             format!(
-                "record {seq} is in the log {} of {} records",
-                head.origin, head.size
+                "record {seq} is in the log {} of {}",
+                head.origin,
+                units::count(head.size, "record")
             ),
             json!({
                 "ok": true,
@@ -76,8 +80,10 @@ pub fn check(
         ),
         Ok(Proved::Consistent { old, new }) => (
             format!(
-                "the log {} of {} records begins with the one of {}",
-                new.origin, new.size, old.size
+                "the first {} of the log {} of {} are the log of the older head",
+                old.size,
+                new.origin,
+                units::count(new.size, "record")
             ),
             json!({ "ok": true, "origin": new.origin, "old": old.size, "new": new.size }),
         ),
@@ -87,7 +93,7 @@ pub fn check(
         json::print(&object);
         return Ok(0);
     }
-    Ok(write_out(format!("ok: {said}\n").as_bytes()))
+    Ok(write_out(format!("ok: {summary}\n").as_bytes()))
 }
 
 fn wrong(error: &LogError, as_json: bool) -> u8 {
@@ -99,7 +105,7 @@ fn wrong(error: &LogError, as_json: bool) -> u8 {
     WRONG
 }
 
-pub fn consistency(path: &Path, args: &ConsistencyArgs) -> Result<u8, Failure> {
+pub(crate) fn consistency(path: &Path, args: &ConsistencyArgs) -> Result<u8, Failure> {
     let (old, new) = (keys::text(&args.old)?, keys::text(&args.new)?);
     let keys = keys::given_or_of(args.key.as_deref(), path)?;
     let proof = proof::prove_consistency(path, &old, &new)
@@ -108,8 +114,9 @@ pub fn consistency(path: &Path, args: &ConsistencyArgs) -> Result<u8, Failure> {
         Ok((proof, Proved::Consistent { .. })) if args.json => json::print(&value(&proof)),
         Ok((_, Proved::Consistent { old, new })) => {
             let text = format!(
-                "ok: the log of {} records begins with the one of {}\n",
-                new.size, old.size
+                "ok: the first {} of {} are the log of the older head\n",
+                old.size,
+                units::count(new.size, "record")
             );
             return Ok(write_out(text.as_bytes()));
         }
@@ -120,15 +127,4 @@ pub fn consistency(path: &Path, args: &ConsistencyArgs) -> Result<u8, Failure> {
         Err(error) => return Err(error.into()),
     }
     Ok(0)
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    if path != Path::new("-") {
-        return keys::text(path);
-    }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::file("-", &error))?;
-    Ok(text)
 }

@@ -4,19 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use brig_audit::line::Line;
-use brig_audit::log::Cursor;
+use brig_audit::log::{Cursor, read_back};
 use brig_audit::view::View;
+use memchr::memmem::Finder;
 
 use crate::args::{Filter, ShowArgs};
 use crate::failure::{self, Failure};
 use crate::{escape, exit, json, table};
 
-/// How often a log that is followed is looked at.
+/// How often a followed log is polled.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Rows whose columns are aligned with each other.
 const PAGE: usize = 1000;
 
-pub fn matches(filter: &Filter, view: &View) -> bool {
+pub(crate) fn matches(filter: &Filter, view: &View) -> bool {
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|id| id == found);
     is(&filter.agent, &view.agent)
         && is(&filter.session, &view.session)
@@ -32,7 +33,51 @@ pub fn matches(filter: &Filter, view: &View) -> bool {
         && filter.until.is_none_or(|until| view.at < until)
 }
 
-pub fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
+/// Texts that a record must contain to match, so that most records need not be parsed.
+#[derive(Debug)]
+pub(crate) struct Quick(Vec<Finder<'static>>);
+
+impl Quick {
+    pub(crate) fn new(filter: &Filter) -> Self {
+        let texts = [
+            &filter.agent,
+            &filter.session,
+            &filter.execution,
+            &filter.event,
+        ];
+        // In JSON form: records have only one way to write a text.
+        let quoted = texts.into_iter().flatten();
+        let quoted = quoted.map(|text| serde_json::Value::from(text.as_str()).to_string());
+        Self(quoted.map(|text| Finder::new(&text).into_owned()).collect())
+    }
+
+    pub(crate) fn may_match(&self, line: &Line<'_>) -> bool {
+        let record = line.record.as_bytes();
+        self.0.iter().all(|text| text.find(record).is_some())
+    }
+}
+
+/// The last records that match, read from the end.
+fn last(path: &Path, args: &ShowArgs, count: usize, page: &mut Page) -> Result<(), Failure> {
+    let quick = Quick::new(&args.filter);
+    if count == 0 {
+        return Ok(());
+    }
+    read_back(path, |line| {
+        if quick.may_match(line)
+            && let Some(view) = View::of(line)
+            && matches(&args.filter, &view)
+        {
+            page.add(line, view);
+        }
+        page.rows.len() < count
+    })?;
+    page.rows.make_contiguous().reverse();
+    Ok(())
+}
+
+pub(crate) fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
+    let quick = Quick::new(&args.filter);
     let mut cursor = Cursor::new(path);
     let mut page = Page {
         rows: VecDeque::new(),
@@ -40,14 +85,19 @@ pub fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
         heading: true,
         shown: 0,
     };
+    if let Some(count) = args.last {
+        last(path, args, count, &mut page)?;
+        return Ok(finish(&mut page));
+    }
     loop {
         let mut written = Ok(());
         cursor.read(|line| {
-            if let Some(view) = View::of(line)
+            if quick.may_match(line)
+                && let Some(view) = View::of(line)
                 && matches(&args.filter, &view)
             {
-                page.add(line, view, args.last);
-                if args.last.is_none() && page.rows.len() >= PAGE {
+                page.add(line, view);
+                if page.rows.len() >= PAGE {
                     written = page.show();
                 }
             }
@@ -57,13 +107,20 @@ pub fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
             return Ok(exit::of_broken_pipe());
         }
         if !args.follow {
-            if page.shown == 0 && !args.json {
-                failure::note("no such records");
-            }
-            return Ok(0);
+            return Ok(finish(&mut page));
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+fn finish(page: &mut Page) -> u8 {
+    if page.show().is_err() {
+        return exit::of_broken_pipe();
+    }
+    if page.shown == 0 && !page.json {
+        failure::note("no such records");
+    }
+    0
 }
 
 struct Page {
@@ -79,18 +136,20 @@ enum Row {
 }
 
 impl Page {
-    fn add(&mut self, line: &Line<'_>, view: View, last: Option<usize>) {
+    fn add(&mut self, line: &Line<'_>, view: View) {
         self.rows.push_back(if self.json {
+            let tag = line.tag.map(|tag| format!(",\"tag\":\"{tag}\""));
             Row::Line(format!(
-                "{{\"hash\":\"{}\",\"prev\":\"{}\",\"record\":{},\"seq\":{}}}",
-                line.hash, line.prev, line.record, line.seq
+                "{{\"hash\":\"{}\",\"prev\":\"{}\",\"record\":{},\"seq\":{}{}}}",
+                line.hash,
+                line.prev,
+                line.record,
+                line.seq,
+                tag.unwrap_or_default()
             ))
         } else {
             Row::Cells(Box::new(cells(view)))
         });
-        if last.is_some_and(|last| self.rows.len() > last) {
-            self.rows.pop_front();
-        }
     }
 
     fn show(&mut self) -> std::io::Result<()> {
@@ -143,7 +202,7 @@ fn cells(view: View) -> [String; 7] {
     ]
 }
 
-/// The start of an id, which is enough to tell one from another.
+/// The start of an id, enough to distinguish it.
 fn short(id: &str) -> String {
     match id.char_indices().nth(13) {
         Some((end, _)) if id.len() > 24 => format!("{}…", &id[..end]),

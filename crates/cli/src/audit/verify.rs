@@ -1,23 +1,27 @@
 use std::path::Path;
 
-use brig_audit::verify::{Expected, Flaw, Verified, verify};
+use brig_audit::verify::{Expected, Verified, VerifyErrorKind, verify, verify_since_last};
 use serde_json::json;
 
 use super::{WRONG, keys};
 use crate::args::VerifyArgs;
 use crate::failure::{self, Failure};
-use crate::{json, write_out};
+use crate::{json, units, write_out};
 
-pub fn run(path: &Path, args: &VerifyArgs) -> Result<u8, Failure> {
+pub(crate) fn run(path: &Path, args: &VerifyArgs) -> Result<u8, Failure> {
     let expected = Expected {
         head: args.head.as_deref().map(keys::text).transpose()?,
         key: args.key.as_deref().map(keys::read).transpose()?,
     };
-    let fault = match verify(path, &expected) {
+    let verified = match args.since_last {
+        true => verify_since_last(path, &expected),
+        false => verify(path, &expected),
+    };
+    let fault = match verified {
         Ok(verified) => return Ok(report(&verified, &expected, args.json)),
         Err(fault) => fault,
     };
-    if let Flaw::Unreadable(_) = fault.flaw {
+    if let VerifyErrorKind::Unreadable(_) = fault.kind {
         return Err(fault.into());
     }
     if args.json {
@@ -46,6 +50,8 @@ fn report(verified: &Verified, expected: &Expected, as_json: bool) -> u8 {
             "unsigned": verified.unsigned,
             "unfinished_bytes": verified.unfinished,
             "key_rotations": verified.rotations,
+            "pruned": verified.pruned,
+            "read_from": verified.read_from,
             "head": {
                 "origin": verified.head.origin,
                 "size": verified.head.size,
@@ -55,22 +61,35 @@ fn report(verified: &Verified, expected: &Expected, as_json: bool) -> u8 {
         return 0;
     }
     if verified.unsigned > 0 {
-        let count = verified.unsigned;
-        failure::note(&format!("no head speaks for the last {count} records yet"));
+        let records = units::count(verified.unsigned, "record");
+        failure::note(&format!("no head covers the last {records} yet"));
     }
     if verified.unfinished > 0 {
-        let bytes = verified.unfinished;
+        let bytes = units::count(verified.unfinished, "byte");
         failure::note(&format!(
-            "{bytes} bytes at the end are no whole record; the next writer cuts them off"
+            "an incomplete record of {bytes} is at the end; the next writer removes it"
         ));
     }
+    if verified.read_from > verified.pruned {
+        let (first, last) = (verified.pruned, verified.read_from - 1);
+        failure::note(&format!(
+            "records {first} to {last} were verified before and were not read again"
+        ));
+    }
+    if verified.pruned > 0 {
+        let records = units::count(verified.pruned, "record");
+        failure::note(&format!("pruned from the start of the log: {records}"));
+    }
     if expected.head.is_none() {
-        failure::note("without a head from elsewhere, a log that was replaced looks the same");
+        failure::note(
+            "without a head kept elsewhere, a log that was replaced as a whole cannot \
+             be detected",
+        );
     }
     let text = format!(
-        "ok: {} records in {} segments, signed up to record {}\n",
-        verified.records,
-        verified.segments,
+        "ok: {} in {}, signed up to record {}\n",
+        units::count(verified.records, "record"),
+        units::count(verified.segments, "segment"),
         verified.head.size.saturating_sub(1),
     );
     write_out(text.as_bytes())

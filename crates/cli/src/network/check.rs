@@ -1,43 +1,47 @@
-//! `brig sandbox check`: what would be answered, by whom, and why.
-
-use std::sync::Arc;
+//! `brig sandbox check`: whether a host may be reached, and why.
 
 use brig_config::{Disk, resolve};
 use brig_egress::{Host, Pattern, Ports, Protocol};
-use brig_policy::{Compat, PolicySet};
-use brig_sandbox::SessionConfig;
+use brig_policy::Compat;
+use brig_sandbox::{PolicyFiles, SessionConfig};
 use serde_json::json;
 
 use crate::args::CheckHostArgs;
 use crate::failure::Failure;
 use crate::policy::load;
-use crate::{exit, json, network, user, write_out};
+use crate::{exit, json, user, write_out};
 
-pub fn run(args: &CheckHostArgs) -> Result<u8, Failure> {
+pub(crate) fn run(args: &CheckHostArgs) -> Result<u8, Failure> {
     let (host, port) = target(args)?;
     let store = user::store()?;
-    let mut documents = load::documents(&args.policy, Compat::Strict)?;
+    let mut policies = PolicyFiles::new(&args.policy);
     let (user, agent_rules) = match &args.agent {
         None => (user::load(&store)?, Vec::new()),
         Some(reference) => {
             let run = resolve(&Disk, &store, reference, None).map_err(user::failed)?;
             load::show(&run.warnings);
-            documents.extend(run.policy);
+            policies = policies.and(run.policy, []);
             (run.user, run.agent.network_allowlist)
         }
     };
     let mut config = SessionConfig::default();
-    if !documents.is_empty() {
-        config = config.under(Arc::new(PolicySet::new(documents)))?;
+    if let Some(policies) = load::load(&policies, Compat::Strict)? {
+        config = config.under(policies)?;
     }
-    let network = network::layered(config.network, &agent_rules, &user, &args.allow);
-    let decision = network.rules().decide(&host, port, Protocol::Connect);
+    let layers = brig_config::layers(&agent_rules, &user, &args.allow);
+    config.network.layers.extend(layers);
+    let rules = config.network.rules();
+    let decision = match args.host.is_raw() {
+        true => rules.decide_raw(&host, port, Protocol::Connect),
+        false => rules.decide(&host, port, Protocol::Connect),
+    };
     let code = if decision.allowed { 0 } else { exit::NO };
     if args.json {
         json::print(&json!({
             "host": host.to_string(),
             "port": port,
             "allowed": decision.allowed,
+            "raw": decision.raw,
             "code": decision.reason.code(),
             "rule": decision.rule.as_ref().map(ToString::to_string),
             "layer": decision.layer.map(|layer| layer.to_string()),
@@ -68,6 +72,6 @@ fn target(args: &CheckHostArgs) -> Result<(Host, u16), Failure> {
 }
 
 fn one(args: &CheckHostArgs) -> Failure {
-    Failure::usage(format!("`{}` is more than one host and port", args.host))
-        .with_hint("name one that a program could connect to")
+    Failure::usage(format!("`{}` is not a single host and port", args.host))
+        .with_hint("give one host that a program could connect to")
 }

@@ -1,4 +1,4 @@
-//! The persistent lists: changed, and shown.
+//! The user's lists of allowed and blocked hosts.
 
 use brig_audit::{Event, Record};
 use brig_config::{Change, Changed, List};
@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{HostsArgs, ListHostsArgs};
 use crate::failure::{self, Failure};
-use crate::{escape, evidence, json, state, user, write_out};
+use crate::{escape, json, recorder, user, write_out};
 
-pub fn change(list: List, change: Change, args: &HostsArgs) -> Result<u8, Failure> {
+pub(crate) fn change(list: List, change: Change, args: &HostsArgs) -> Result<u8, Failure> {
     let changed = apply(list, change, &args.hosts)?;
     if change == Change::Add && list == List::Allow {
         super::warn(&changed.done);
@@ -29,12 +29,12 @@ pub fn change(list: List, change: Change, args: &HostsArgs) -> Result<u8, Failur
         json::print(&Value::Object(Map::from_iter(object)));
         return Ok(0);
     }
-    Ok(write_out(told(list, change, &changed).as_bytes()))
+    Ok(write_out(summary(list, change, &changed).as_bytes()))
 }
 
 /// Changes a list, and records the change before it is made.
-pub fn apply(list: List, change: Change, hosts: &[Rule]) -> Result<Changed, Failure> {
-    let recorder = evidence::recorder(&state::folder()?)?;
+pub(crate) fn apply(list: List, change: Change, hosts: &[Rule]) -> Result<Changed, Failure> {
+    let recorder = recorder::open()?;
     let record = |changed: &Changed| {
         let rules: Vec<String> = changed.done.iter().map(ToString::to_string).collect();
         let (added, removed) = match change {
@@ -63,7 +63,7 @@ pub fn apply(list: List, change: Change, hosts: &[Rule]) -> Result<Changed, Fail
         .map_err(user::failed)
 }
 
-/// Allowed and blocked is blocked.
+/// A host that is allowed and blocked is blocked.
 fn note_blocked(hosts: &[Rule]) -> Result<(), Failure> {
     let config = user::load(&user::store()?)?;
     for rule in hosts {
@@ -77,13 +77,13 @@ fn note_blocked(hosts: &[Rule]) -> Result<(), Failure> {
             Ports::Web | Ports::Any => 443,
         };
         if let Some(block) = (config.block().iter()).find(|block| block.blocks(&host, port)) {
-            failure::note(&format!("`{rule}` stays closed: `{block}` is blocked"));
+            failure::note(&format!("`{rule}` remains denied: `{block}` is blocked"));
         }
     }
     Ok(())
 }
 
-fn told(list: List, change: Change, changed: &Changed) -> String {
+fn summary(list: List, change: Change, changed: &Changed) -> String {
     let (verb, sign, already) = match (change, list) {
         (Change::Add, List::Allow) => ("allowed", '+', "already allowed"),
         (Change::Add, List::Block) => ("blocked", '+', "already blocked"),
@@ -105,7 +105,7 @@ fn told(list: List, change: Change, changed: &Changed) -> String {
     out
 }
 
-pub fn show(args: &ListHostsArgs) -> Result<u8, Failure> {
+pub(crate) fn show(args: &ListHostsArgs) -> Result<u8, Failure> {
     let store = user::store()?;
     let config = user::load(&store)?;
     if args.json {

@@ -1,24 +1,24 @@
-//! `brig sandbox used`: what is allowed, held against what was reached.
+//! `brig sandbox used`: how often each allowed host was reached.
 
 use brig_egress::{Host, Rule};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::recorded::{self, Decided};
+use super::recorded::{self, RecordedDecision};
 use crate::args::UsedArgs;
 use crate::failure::{self, Failure};
 use crate::{json, table, user, write_out};
 
-struct Use<'a> {
+struct RuleUse<'a> {
     rule: &'a Rule,
     times: usize,
     last: Option<Timestamp>,
 }
 
-pub fn run(args: &UsedArgs) -> Result<u8, Failure> {
+pub(crate) fn run(args: &UsedArgs) -> Result<u8, Failure> {
     let config = user::load(&user::store()?)?;
     let allowed = recorded::decisions(|decided| decided.egress.allowed)?;
-    let uses: Vec<Use<'_>> = (config.allow().iter())
+    let uses: Vec<RuleUse<'_>> = (config.allow().iter())
         .map(|rule| count(rule, &allowed))
         .collect();
     let unused = || uses.iter().filter(|entry| entry.times == 0);
@@ -52,13 +52,13 @@ pub fn run(args: &UsedArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// A connection counts for every entry that would have allowed it: each of them was of use.
-fn count<'a>(rule: &'a Rule, allowed: &[Decided]) -> Use<'a> {
+/// A connection counts for every rule that would have allowed it.
+fn count<'a>(rule: &'a Rule, allowed: &[RecordedDecision]) -> RuleUse<'a> {
     let uses = allowed.iter().filter(|decided| {
         let egress = &decided.egress;
         Host::parse(&egress.host).is_ok_and(|host| match egress.port {
             0 => rule.pattern().matches(&host),
-            port => rule.allows(&host, port),
+            port => rule.allows(&host, port) && (!egress.raw || rule.is_raw()),
         })
     });
     let (mut times, mut last) = (0, None);
@@ -66,5 +66,5 @@ fn count<'a>(rule: &'a Rule, allowed: &[Decided]) -> Use<'a> {
         times += 1;
         last = Some(decided.at);
     }
-    Use { rule, times, last }
+    RuleUse { rule, times, last }
 }

@@ -3,21 +3,21 @@ use serde_json::{Value, json};
 use super::load;
 use crate::args::CheckArgs;
 use crate::failure::Failure;
-use crate::{escape, exit, json, write_out};
+use crate::{escape, exit, json, units, write_out};
 
-pub fn run(args: &CheckArgs) -> Result<u8, Failure> {
+pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     let mut files: Vec<Value> = Vec::new();
     let mut lines = String::new();
-    let mut sound = true;
+    let mut valid = true;
     for file in &args.files {
         let name = file.display().to_string();
         match load::document(file, args.compat.compat())? {
             Ok(loaded) => {
                 let document = loaded.document;
                 let rules = document.rules().len();
-                let plural = if rules == 1 { "" } else { "s" };
                 lines.push_str(&escape::line(&format!(
-                    "{name}: sound, {rules} rule{plural}, {}",
+                    "{name}: valid, {}, {}",
+                    units::count(rules, "rule"),
                     document.digest()
                 )));
                 lines.push('\n');
@@ -32,7 +32,7 @@ pub fn run(args: &CheckArgs) -> Result<u8, Failure> {
                 }));
             }
             Err(problems) => {
-                sound = false;
+                valid = false;
                 load::show(&problems.0);
                 files.push(json!({
                     "file": name,
@@ -46,10 +46,10 @@ pub fn run(args: &CheckArgs) -> Result<u8, Failure> {
         }
     }
     let written = if args.json {
-        json::print(&json!({ "valid": sound, "files": files, "error": null }));
+        json::print(&json!({ "valid": valid, "files": files, "error": null }));
         0
     } else {
         write_out(lines.as_bytes())
     };
-    Ok(if sound { written } else { exit::NO })
+    Ok(if valid { written } else { exit::NO })
 }

@@ -8,9 +8,9 @@ use crate::args::DiffArgs;
 use crate::failure::Failure;
 use crate::{escape, exit, json, write_out};
 
-pub fn run(args: &DiffArgs) -> Result<u8, Failure> {
-    let before = load::load(&[&args.before], args.compat.compat())?;
-    let after = load::load(&[&args.after], args.compat.compat())?;
+pub(crate) fn run(args: &DiffArgs) -> Result<u8, Failure> {
+    let before = load::load_one(&args.before, args.compat.compat())?;
+    let after = load::load_one(&args.after, args.compat.compat())?;
     let changes = diff(&before, &after);
     let looser = changes
         .iter()

@@ -1,12 +1,13 @@
-use std::io::{BufRead, BufWriter, Write};
+use std::io::{BufRead, Write};
 
 use brig_policy::eval_line;
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::stdout::{OutputFormat, Stdout};
 
-pub fn run() -> Result<u8, Failure> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
+pub(crate) fn run() -> Result<u8, Failure> {
+    let mut out = Stdout::new(OutputFormat::Json);
     for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|error| Failure::file("standard input", &error))?;
         let line = String::from_utf8_lossy(&line);
@@ -17,7 +18,7 @@ pub fn run() -> Result<u8, Failure> {
             return Ok(exit::of_broken_pipe());
         }
     }
-    Ok(match out.flush() {
+    Ok(match out.finish() {
         Ok(()) => 0,
         Err(_) => exit::of_broken_pipe(),
     })

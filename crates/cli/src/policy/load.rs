@@ -1,82 +1,56 @@
-//! Policies from files. What is wrong with them goes to stderr, all of it.
+//! Policies from files, and facts from the command line.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brig_policy::{
-    Compat, Document, Extra, FACTS, Loaded, MAX_BYTES, Map, PolicySet, Problem, Problems, Severity,
-    Value,
+    Compat, Document, Extra, FACTS, Loaded, Map, PolicySet, Problem, Problems, Severity, Value,
 };
+use brig_reason::ReasonCode;
+use brig_sandbox::{Error, PolicyFiles, read_policy};
 
-use super::folders;
-use crate::args::{FactArgs, UnderArgs};
+use crate::args::FactArgs;
 use crate::failure::{self, Failure};
 
-/// The policies that something is to run under; nothing if none were asked for.
-pub fn under(args: &UnderArgs) -> Result<Option<Arc<PolicySet>>, Failure> {
-    let compat = args.compat.compat();
-    let policies = match folders::find(&args.folder)? {
-        Some(found) => found.load(compat)?,
-        None if args.policy.is_empty() => return Ok(None),
-        None => load(&args.policy, compat)?,
-    };
-    Ok(Some(Arc::new(policies)))
+/// Reads policies that all apply, and shows what is wrong with them.
+pub(crate) fn load(files: &PolicyFiles, compat: Compat) -> Result<Option<Arc<PolicySet>>, Failure> {
+    let loaded = files.load(compat).map_err(refused)?;
+    show(&loaded.warnings);
+    Ok(loaded.policies)
 }
 
-/// Loads policies that hold together. Warnings are shown; problems are shown and refuse it all.
-pub fn load<P: AsRef<Path>>(files: &[P], compat: Compat) -> Result<PolicySet, Failure> {
-    documents(files, compat).map(PolicySet::new)
+/// Reads one policy.
+pub(crate) fn load_one(file: &Path, compat: Compat) -> Result<Arc<PolicySet>, Failure> {
+    let policies = load(&PolicyFiles::new([file]), compat)?;
+    Ok(policies.unwrap_or_else(|| unreachable!("one file is one policy")))
 }
 
-pub fn documents<P: AsRef<Path>>(
-    files: &[P],
-    compat: Compat,
-) -> Result<Vec<Arc<Document>>, Failure> {
-    let mut documents = Vec::new();
-    let mut refused = Vec::new();
-    for file in files {
-        match document(file.as_ref(), compat)? {
-            Ok(loaded) => {
-                show(&loaded.warnings);
-                documents.push(loaded.document);
-            }
-            Err(problems) => {
-                show(&problems.0);
-                refused.push(file.as_ref().display().to_string());
-            }
-        }
+/// Shows all problems of policies that are refused.
+pub(crate) fn refused(error: Error) -> Failure {
+    if let Error::PolicyInvalid { problems, .. } = &error {
+        show(problems);
     }
-    if refused.is_empty() {
-        return Ok(documents);
-    }
-    Err(invalid("policy", &refused))
+    error.into()
 }
 
-pub fn invalid(what: &str, files: &[String]) -> Failure {
-    let names: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
-    Failure::new(
-        "policy.invalid",
-        format!("{what} {} is not sound; nothing was run", names.join(", ")),
-    )
-}
-
-pub fn document(file: &Path, compat: Compat) -> Result<Result<Loaded, Problems>, Failure> {
-    let text = read(file)?;
+pub(crate) fn document(file: &Path, compat: Compat) -> Result<Result<Loaded, Problems>, Failure> {
+    let text = read_policy(file)?;
     Ok(Document::load(&file.display().to_string(), text, compat))
 }
 
-/// Reads a file, but not much more than could be a policy.
-pub fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let mut text = Vec::new();
-    File::open(file)
-        .and_then(|open| open.take(MAX_BYTES as u64 + 1).read_to_end(&mut text))
-        .map_err(|error| Failure::file(&file.display().to_string(), &error))?;
-    Ok(text)
+/// What was shown, for the field `problems` of `--json`.
+static SHOWN: Mutex<Vec<Problem>> = Mutex::new(Vec::new());
+
+/// The problems of policies and other files that were shown so far.
+pub(crate) fn problems() -> serde_json::Value {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    serde_json::json!(*shown)
 }
 
-pub fn show(problems: &[Problem]) {
+pub(crate) fn show(problems: &[Problem]) {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.extend_from_slice(problems);
+    drop(shown);
     for problem in problems {
         let text = format!("{problem} [{}]", problem.code);
         match problem.severity {
@@ -89,14 +63,15 @@ pub fn show(problems: &[Problem]) {
     }
 }
 
-/// Facts that a caller adds to those of Brig.
-pub fn extra(args: &FactArgs) -> Result<Extra, Failure> {
-    Extra::new(facts(&args.fact)).map_err(|error| Failure::new("input.fact", error.to_string()))
+/// Facts that a caller adds to those that Brig states.
+pub(crate) fn extra(args: &FactArgs) -> Result<Extra, Failure> {
+    Extra::new(facts(&args.fact))
+        .map_err(|error| Failure::new(ReasonCode::InputFact, error.to_string()))
 }
 
-/// Facts from the command line: JSON where it is, text otherwise. Those of Brig that are text are
-/// text, whatever they look like.
-pub fn facts(given: &[(String, String)]) -> Map {
+/// Facts from the command line. A value that is valid JSON is read as JSON, unless Brig itself states
+/// the fact as text.
+pub(crate) fn facts(given: &[(String, String)]) -> Map {
     let value = |key: &str, text: &str| match key {
         "argv" | "scan" | "port" => serde_json::from_str(text).ok(),
         _ if FACTS.contains(&key) => None,

@@ -1,6 +1,8 @@
 use std::fmt::Write as _;
 
 use brig_policy::Cases;
+use brig_reason::ReasonCode;
+use brig_sandbox::read_policy;
 use serde_json::json;
 
 use super::load;
@@ -8,12 +10,15 @@ use crate::args::TestArgs;
 use crate::failure::Failure;
 use crate::{escape, exit, json, write_out};
 
-pub fn run(args: &TestArgs) -> Result<u8, Failure> {
-    let policies = load::load(&[&args.file], args.compat.compat())?;
+pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
+    let policies = load::load_one(&args.file, args.compat.compat())?;
     let name = args.cases.display().to_string();
-    let cases = Cases::load(&name, load::read(&args.cases)?).map_err(|problems| {
+    let cases = Cases::load(&name, read_policy(&args.cases)?).map_err(|problems| {
         load::show(&problems.0);
-        load::invalid("file", std::slice::from_ref(&name))
+        Failure::new(
+            ReasonCode::PolicyInvalid,
+            format!("file `{name}` is invalid; nothing was run"),
+        )
     })?;
     let results = cases.run(&policies);
     let failed = (results.iter())

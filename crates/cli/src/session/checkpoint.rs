@@ -1,18 +1,18 @@
 //! Saved states: `checkpoint`, `restore` and `fork`.
 
-use brig_sandbox::{AgentId, Checkpoint, Session, SessionDetails, SessionId};
+use brig_sandbox::{AgentId, Checkpoint, Session, SessionId};
 use serde_json::{Value, json};
 
-use super::{find, list};
-use crate::args::{CheckpointArgs, ForkArgs, RestoreArgs};
+use super::list;
+use crate::args::{CheckpointArgs, ForkArgs, RestoreArgs, SessionName};
 use crate::failure::{self, Failure};
-use crate::{json, table, units, write_out};
+use crate::{assemble, json, table, units, write_out};
 
-pub async fn save(args: &CheckpointArgs) -> Result<u8, Failure> {
+pub(crate) async fn save(args: &CheckpointArgs) -> Result<u8, Failure> {
     if args.list {
-        return Ok(show(&find::inspect(&args.session).await?, args.json));
+        return show(&args.session, args.json);
     }
-    let session = find::open(&args.session).await?;
+    let session = assemble::open_session(&args.session).await?;
     let done = act(&session, args).await;
     session.close().await?;
     let done = done?;
@@ -32,33 +32,30 @@ async fn act(session: &Session, args: &CheckpointArgs) -> Result<Value, Failure>
             let checkpoint = session.save_state(name).await?;
             Ok(json!({ "checkpoint": checkpoint }))
         }
-        (None, None) => Err(Failure::usage("no name is given")),
+        (None, None) => Err(Failure::usage("no name given")),
     }
 }
 
-fn show(details: &SessionDetails, as_json: bool) -> u8 {
-    let SessionDetails {
-        info, checkpoints, ..
-    } = details;
+fn show(name: &SessionName, as_json: bool) -> Result<u8, Failure> {
+    let sessions = assemble::sessions()?;
+    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    let checkpoints = sessions.checkpoints(&agent, &name.id)?;
     if as_json {
-        json::print(&named(
-            &info.agent,
-            &info.id,
-            &json!({ "checkpoints": checkpoints }),
-        ));
-        return 0;
+        let list = json!({ "checkpoints": checkpoints });
+        json::print(&named(&agent, &name.id, &list));
+        return Ok(0);
     }
     if checkpoints.is_empty() {
         failure::note(&format!(
-            "no checkpoints; brig session checkpoint {} NAME makes one",
-            info.id
+            "no checkpoints; `brig session checkpoint {} NAME` creates one",
+            name.id
         ));
-        return 0;
+        return Ok(0);
     }
-    write_out(lines(checkpoints).as_bytes())
+    Ok(write_out(lines(&checkpoints).as_bytes()))
 }
 
-pub fn lines(checkpoints: &[Checkpoint]) -> String {
+pub(crate) fn lines(checkpoints: &[Checkpoint]) -> String {
     let rows: Vec<[String; 4]> = checkpoints
         .iter()
         .map(|checkpoint| {
@@ -73,8 +70,8 @@ pub fn lines(checkpoints: &[Checkpoint]) -> String {
     table::text(["CHECKPOINT", "SIZE", "CREATED", "DIGEST"], &rows)
 }
 
-pub async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
-    let session = find::open(&args.session).await?;
+pub(crate) async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
+    let session = assemble::open_session(&args.session).await?;
     let restored = session.restore_state(&args.name).await;
     session.close().await?;
     restored?;
@@ -88,8 +85,8 @@ pub async fn restore(args: &RestoreArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub async fn fork(args: &ForkArgs) -> Result<u8, Failure> {
-    let session = find::open(&args.session).await?;
+pub(crate) async fn fork(args: &ForkArgs) -> Result<u8, Failure> {
+    let session = assemble::open_session(&args.session).await?;
     let forked = session.fork(&args.name, args.id.clone()).await;
     session.close().await?;
     let forked = forked?;
@@ -105,7 +102,7 @@ pub async fn fork(args: &ForkArgs) -> Result<u8, Failure> {
     Ok(write_out(format!("{}\n", forked.id()).as_bytes()))
 }
 
-/// Whose it is, and what was done.
+/// The session, and what was done.
 fn named(agent: &AgentId, session: &SessionId, more: &Value) -> Value {
     let mut object = json!({ "agent_id": agent, "session_id": session });
     for (key, value) in more.as_object().into_iter().flatten() {

@@ -1,31 +1,34 @@
-//! `brig session cp`: one file in or out.
+//! `brig session cp`: one file in or out. Directories: `copy_tree`.
 
 use std::fs::Permissions;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use brig_reason::ReasonCode;
 use brig_sandbox::Session;
 use brig_sandbox::backend::FileKind;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::find;
+use super::copy_tree;
 use crate::args::{CopyArgs, SessionName};
 use crate::failure::Failure;
-use crate::json;
+use crate::stdout::{OutputFormat, TerminalEscaper};
+use crate::{assemble, json};
 
 /// One end of a copy.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
-    /// `-`
+enum Endpoint {
+    /// Standard input or output: `-`.
     Stream,
     Local(PathBuf),
     Inside(SessionName, String),
 }
 
-impl Place {
-    /// What comes before the first `:` is a session if it can be one.
+impl Endpoint {
+    /// The text before the first `:` is a session if it is a valid name.
     fn parse(text: &str) -> Self {
         if text == "-" {
             return Self::Stream;
@@ -40,24 +43,24 @@ impl Place {
     }
 }
 
-pub async fn run(args: &CopyArgs) -> Result<u8, Failure> {
-    let (name, way) = match (Place::parse(&args.source), Place::parse(&args.target)) {
-        (Place::Inside(..), Place::Inside(..)) => {
+pub(crate) async fn run(args: &CopyArgs) -> Result<u8, Failure> {
+    let (name, direction) = match (Endpoint::parse(&args.source), Endpoint::parse(&args.target)) {
+        (Endpoint::Inside(..), Endpoint::Inside(..)) => {
             return Err(Failure::usage("cannot copy from one session to another")
-                .with_hint("copy out to `-` and in from `-`, with a pipe between"));
+                .with_hint("copy out to `-` and in from `-`, through a pipe"));
         }
-        (Place::Inside(name, from), to) => (name, Way::Out { from, to }),
-        (from, Place::Inside(name, to)) => (name, Way::In { from, to }),
+        (Endpoint::Inside(name, from), to) => (name, Direction::Out { from, to }),
+        (from, Endpoint::Inside(name, to)) => (name, Direction::In { from, to }),
         _ => {
-            return Err(Failure::usage("neither end is in a session")
-                .with_hint("write the end inside as SESSION:PATH"));
+            return Err(Failure::usage("neither path is in a session")
+                .with_hint("write the path in the session as SESSION:PATH"));
         }
     };
     if args.json
         && matches!(
-            way,
-            Way::Out {
-                to: Place::Stream,
+            direction,
+            Direction::Out {
+                to: Endpoint::Stream,
                 ..
             }
         )
@@ -66,56 +69,138 @@ pub async fn run(args: &CopyArgs) -> Result<u8, Failure> {
             "--json and the file cannot both go to stdout",
         ));
     }
-    let session = find::open(&name).await?;
-    let copied = way.go(&session, args.force).await;
+    let session = assemble::open_session(&name).await?;
+    let copied = match args.recursive {
+        true => direction.copy_tree(&session, args.force).await,
+        false => direction.copy(&session, args.force).await,
+    };
     let closed = session.close().await;
-    let (path, bytes) = copied?;
+    let copied = copied?;
     closed?;
     if args.json {
-        json::print(&json!({ "path": path, "bytes": bytes }));
+        let mut object = json!({ "path": copied.path, "bytes": copied.bytes });
+        if let Some(files) = copied.files {
+            object["files"] = files.into();
+        }
+        json::print(&object);
     }
     Ok(0)
 }
 
-enum Way {
-    In { from: Place, to: String },
-    Out { from: String, to: Place },
+/// What was written.
+pub(crate) struct Copied {
+    pub path: String,
+    pub bytes: u64,
+    /// How many, of a directory.
+    pub files: Option<usize>,
 }
 
-impl Way {
-    /// The path written to, and how many bytes.
-    async fn go(self, session: &Session, force: bool) -> Result<(String, u64), Failure> {
+impl Copied {
+    fn file((path, bytes): (String, u64)) -> Self {
+        Self {
+            path,
+            bytes,
+            files: None,
+        }
+    }
+}
+
+enum Direction {
+    In { from: Endpoint, to: String },
+    Out { from: String, to: Endpoint },
+}
+
+impl Direction {
+    async fn copy_tree(self, session: &Session, force: bool) -> Result<Copied, Failure> {
         match self {
-            Way::In {
-                from: Place::Local(file),
+            Direction::In {
+                from: Endpoint::Local(from),
+                to,
+            } if from.is_dir() => copy_tree::upload(session, &from, &to, force).await,
+            Direction::Out {
+                from,
+                to: Endpoint::Local(to),
+            } if kind_inside(session, &from).await? == Some(FileKind::Directory) => {
+                copy_tree::download(session, &from, &to).await
+            }
+            // One file, as without the flag.
+            other => other.copy(session, force).await,
+        }
+    }
+
+    async fn copy(self, session: &Session, force: bool) -> Result<Copied, Failure> {
+        let copied = self.copy_file(session, force).await;
+        copied.map(Copied::file)
+    }
+
+    /// Returns the path that was written, and the number of bytes.
+    async fn copy_file(self, session: &Session, force: bool) -> Result<(String, u64), Failure> {
+        match self {
+            Direction::In {
+                from: Endpoint::Local(file),
                 to,
             } => {
-                let opened = tokio::fs::File::open(&file)
-                    .await
-                    .map_err(|e| local(&file, &e))?;
+                let opened =
+                    brig_sandbox::open_named(&file).map_err(|error| match error.kind() {
+                        ErrorKind::IsADirectory => is_directory(&file.display().to_string()),
+                        _ => local(&file, &error),
+                    })?;
+                let opened = tokio::fs::File::from_std(opened);
                 let meta = opened.metadata().await.map_err(|e| local(&file, &e))?;
-                if meta.is_dir() {
-                    return Err(folder(&file.display().to_string()));
-                }
                 let mode = meta.permissions().mode() & 0o777;
                 let own_name = file.file_name().and_then(|name| name.to_str());
                 upload(session, &to, own_name, mode, opened, force).await
             }
-            Way::In { to, .. } => {
+            Direction::In { to, .. } => {
                 upload(session, &to, None, 0o644, tokio::io::stdin(), force).await
             }
-            Way::Out {
+            Direction::Out {
                 from,
-                to: Place::Local(file),
+                to: Endpoint::Local(file),
             } => download(session, &from, &file, force).await,
-            Way::Out { from, .. } => {
-                let mut stdout = tokio::io::stdout();
-                let bytes = session.download(&from, &mut stdout).await?;
-                stdout.flush().await.map_err(|e| Failure::file("-", &e))?;
+            Direction::Out { from, .. } => {
+                let bytes = to_stdout(session, &from).await?;
                 Ok(("-".into(), bytes))
             }
         }
     }
+}
+
+/// On a terminal, escape sequences are shown and not interpreted. Elsewhere the bytes are unchanged.
+async fn to_stdout(session: &Session, from: &str) -> Result<u64, Failure> {
+    let failed = |error| Failure::file("-", &error);
+    let mut stdout = tokio::io::stdout();
+    if !std::io::stdout().is_terminal() {
+        let bytes = session.download(from, &mut stdout).await?;
+        stdout.flush().await.map_err(failed)?;
+        return Ok(bytes);
+    }
+    let (mut into, out) = tokio::io::duplex(64 << 10);
+    let show = async {
+        // Dropped with this block, so that no writer waits for it.
+        let mut out = out;
+        let mut shown = TerminalEscaper::new(OutputFormat::Text);
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = out.read(&mut buffer).await?;
+            let text = match count {
+                0 => shown.finish(),
+                _ => shown.push(&buffer[..count]),
+            };
+            stdout.write_all(text.as_bytes()).await?;
+            if count == 0 {
+                return stdout.flush().await;
+            }
+        }
+    };
+    let download = async {
+        let done = session.download(from, &mut into).await;
+        drop(into);
+        done
+    };
+    let (done, shown) = tokio::join!(download, show);
+    shown.map_err(failed)?;
+    Ok(done?)
 }
 
 async fn upload(
@@ -131,7 +216,7 @@ async fn upload(
     Ok((target, bytes))
 }
 
-/// Into a folder a file goes under its own name. What is there stays there unless forced.
+/// A file goes into a directory under its own name. An existing file is replaced only if forced.
 async fn target_inside(
     session: &Session,
     to: &str,
@@ -140,10 +225,10 @@ async fn target_inside(
 ) -> Result<String, Failure> {
     let mut target = to.to_owned();
     let mut found = kind_inside(session, &target).await?;
-    if found == Some(FileKind::Folder) || target.is_empty() || target.ends_with('/') {
+    if found == Some(FileKind::Directory) || target.is_empty() || target.ends_with('/') {
         let own_name = own_name.ok_or_else(|| {
             Failure::usage(format!(
-                "`{to}` is a folder, and standard input has no name"
+                "`{to}` is a directory, and standard input has no file name"
             ))
         })?;
         let folder = target.trim_end_matches('/');
@@ -154,22 +239,25 @@ async fn target_inside(
         found = kind_inside(session, &target).await?;
     }
     match found {
-        Some(FileKind::Folder) => Err(Failure::usage(format!("`{target}` is a folder"))),
+        Some(FileKind::Directory) => Err(Failure::usage(format!("`{target}` is a directory"))),
         Some(_) if !force => Err(exists(&target)),
         _ => Ok(target),
     }
 }
 
-async fn kind_inside(session: &Session, path: &str) -> Result<Option<FileKind>, Failure> {
+pub(crate) async fn kind_inside(
+    session: &Session,
+    path: &str,
+) -> Result<Option<FileKind>, Failure> {
     let path = path.trim_end_matches('/');
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     if name.is_empty() || name == "." || path == "/workspace" {
-        return Ok(Some(FileKind::Folder));
+        return Ok(Some(FileKind::Directory));
     }
     let folder = if folder.is_empty() { "." } else { folder };
     let entries = match session.list_files(folder).await {
         Ok(entries) => entries,
-        // A folder that is not there holds nothing.
+        // A missing directory has no entries.
         Err(_) if folder != "." && Box::pin(kind_inside(session, folder)).await?.is_none() => {
             return Ok(None);
         }
@@ -181,8 +269,9 @@ async fn kind_inside(session: &Session, path: &str) -> Result<Option<FileKind>, 
         .map(|entry| entry.kind))
 }
 
-/// Written beside its place and moved there when complete. What comes from a sandbox is never
-/// made executable, and a link that waits at its place is not followed.
+/// Writes a temporary file in the target directory and renames it when complete. A file from a sandbox
+/// is never made executable, and a link in its place is replaced, not followed. The directory is the
+/// one that was named, not one that a link of the code leads to, and is held open by descriptor.
 async fn download(
     session: &Session,
     from: &str,
@@ -194,20 +283,30 @@ async fn download(
             .trim_end_matches('/')
             .rsplit('/')
             .next()
-            .filter(|name| !name.is_empty());
-        to.join(name.ok_or_else(|| folder(from))?)
+            .filter(|name| !["", ".", ".."].contains(name));
+        to.join(name.ok_or_else(|| is_directory(from))?)
+    } else if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(local(to, &ErrorKind::NotFound.into()));
     } else {
         to.to_owned()
     };
-    if !force && target.symlink_metadata().is_ok() {
-        return Err(exists(&target.display().to_string()));
-    }
+    let name = target
+        .file_name()
+        .ok_or_else(|| local(to, &ErrorKind::NotFound.into()))?;
     let parent = target
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
+    let held = brig_sandbox::follow(parent.unwrap_or(Path::new(".")))
+        .and_then(brig_input::open_directory_without_links)
+        .map_err(|error| local(&target, &error))?;
+    let directory = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    let place = directory.join(name);
+    if !force && place.symlink_metadata().is_ok() {
+        return Err(exists(&target.display().to_string()));
+    }
     let temporary = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent.unwrap_or(Path::new(".")))
+        .tempfile_in(&directory)
         .map_err(|error| local(&target, &error))?;
     let file = temporary
         .as_file()
@@ -217,9 +316,9 @@ async fn download(
     let bytes = session.download(from, &mut file).await?;
     file.flush().await.map_err(|error| local(&target, &error))?;
     let persisted = if force {
-        temporary.persist(&target)
+        temporary.persist(&place)
     } else {
-        temporary.persist_noclobber(&target)
+        temporary.persist_noclobber(&place)
     };
     match persisted {
         Ok(_) => Ok((target.display().to_string(), bytes)),
@@ -230,18 +329,21 @@ async fn download(
     }
 }
 
-fn local(path: &Path, error: &std::io::Error) -> Failure {
+pub(crate) fn local(path: &Path, error: &std::io::Error) -> Failure {
     Failure::file(&path.display().to_string(), error)
 }
 
-fn exists(path: &str) -> Failure {
-    Failure::new("file.exists", format!("file `{path}` exists already"))
-        .with_hint("replace it with --force")
+pub(crate) fn exists(path: &str) -> Failure {
+    Failure::new(
+        ReasonCode::FileExists,
+        format!("file `{path}` already exists"),
+    )
+    .with_hint("replace it with --force")
 }
 
-fn folder(path: &str) -> Failure {
-    Failure::new("file.folder", format!("`{path}` is a folder"))
-        .with_hint("tar c FOLDER | brig session exec -i SESSION -- tar x, or the other way round")
+fn is_directory(path: &str) -> Failure {
+    Failure::new(ReasonCode::FileFolder, format!("`{path}` is a directory"))
+        .with_hint("copy a directory with -r")
 }
 
 #[cfg(test)]
@@ -250,13 +352,17 @@ mod tests {
 
     #[test]
     fn a_session_before_the_colon_is_the_inside() {
-        let inside = |name: &str, path: &str| Place::Inside(name.parse().unwrap(), path.into());
-        assert_eq!(Place::parse("build:a/b"), inside("build", "a/b"));
-        assert_eq!(Place::parse("alice/build:"), inside("alice/build", ""));
-        assert_eq!(Place::parse("build:a:b"), inside("build", "a:b"));
-        assert_eq!(Place::parse("-"), Place::Stream);
+        let inside = |name: &str, path: &str| Endpoint::Inside(name.parse().unwrap(), path.into());
+        assert_eq!(Endpoint::parse("build:a/b"), inside("build", "a/b"));
+        assert_eq!(Endpoint::parse("alice/build:"), inside("alice/build", ""));
+        assert_eq!(Endpoint::parse("build:a:b"), inside("build", "a:b"));
+        assert_eq!(Endpoint::parse("-"), Endpoint::Stream);
         for local in ["./a:b", "/a:b", "../a:b", "a/b/c:d", "plain"] {
-            assert_eq!(Place::parse(local), Place::Local(local.into()), "{local}");
+            assert_eq!(
+                Endpoint::parse(local),
+                Endpoint::Local(local.into()),
+                "{local}"
+            );
         }
     }
 }

@@ -1,27 +1,65 @@
+//! `brig session destroy`.
+
+use brig_sandbox::{AgentId, Error, SessionId, SessionInfo, Sessions};
 use serde_json::json;
 
-use super::find;
 use crate::args::DestroyArgs;
 use crate::failure::{self, Failure};
-use crate::json;
+use crate::{assemble, json, units};
 
-pub async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
-    let sandbox = find::sandbox()?;
+pub(crate) async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
+    let sessions = assemble::sessions()?;
     let mut destroyed = Vec::new();
+    if args.all {
+        for info in all(&sessions, args.yes)? {
+            one(&sessions, &info.agent, &info.id).await?;
+            destroyed.push(json!({ "agent_id": info.agent, "session_id": info.id }));
+        }
+    }
     for name in &args.sessions {
-        match find::find(&sandbox, name) {
-            Ok(info) => {
-                sandbox.destroy_session(&info.agent, &info.id).await?;
-                destroyed.push(json!({ "agent_id": info.agent, "session_id": info.id }));
+        match sessions.find(name.agent.as_ref(), &name.id) {
+            Ok(agent) => {
+                one(&sessions, &agent, &name.id).await?;
+                destroyed.push(json!({ "agent_id": agent, "session_id": name.id }));
             }
-            Err(failure) if failure.code() == find::UNKNOWN => {
+            Err(Error::SessionUnknown(name)) => {
                 failure::note(&format!("no session `{name}`"));
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(error.into()),
         }
     }
     if args.json {
         json::print(&json!({ "destroyed": destroyed }));
     }
     Ok(0)
+}
+
+fn all(sessions: &Sessions, confirmed: bool) -> Result<Vec<SessionInfo>, Failure> {
+    let all = sessions.list()?;
+    if confirmed {
+        return Ok(all);
+    }
+    let count = units::count(all.len(), "session");
+    Err(
+        Failure::usage(format!("--all destroys {count}, with all files"))
+            .with_hint("`brig session ls` lists them; confirm with --yes"),
+    )
+}
+
+/// Destroys a session, also if its backend keeps a part of it.
+pub(crate) async fn one(
+    sessions: &Sessions,
+    agent: &AgentId,
+    id: &SessionId,
+) -> Result<(), Failure> {
+    match sessions.destroy(agent, id).await {
+        Err(Error::OtherBackend { backend, .. }) => {
+            let sandbox = assemble::sandbox_of(&backend).await?;
+            sandbox.destroy_session(agent, id).await?;
+        }
+        done => {
+            done?;
+        }
+    }
+    Ok(())
 }

@@ -1,54 +1,92 @@
-//! `brig session exec`: one execution in a place that stays.
+//! `brig session exec`: one execution in a session.
 
-use brig_sandbox::Session;
+use brig_sandbox::{Request, Session};
 
-use super::find;
 use crate::args::ExecArgs;
-use crate::drive::{Finished, drive};
+use crate::denials::RunKind;
+use crate::drive::{Finished, INTERACTIVE_TIMEOUT, drive};
+use crate::exit::LimitOrigins;
 use crate::failure::Failure;
-use crate::policy::load;
-use crate::{answer, json, network, run};
+use crate::policy::{explain, load, reproduce};
+use crate::{answer, approvals, assemble, network, script};
 
-pub async fn run(args: &ExecArgs) -> u8 {
-    match attempt(args).await {
-        Ok(finished) => run::finish(&finished, args.work.streams(), args.json, true),
-        Err(failure) => {
-            if args.json {
-                let agent = args.session.agent.as_ref().map(|agent| agent.as_str());
-                let session = Some(args.session.id.as_str());
-                json::print(&answer::failure(agent, session, None, &failure));
-            }
-            failure.show();
+pub(crate) async fn run(args: &ExecArgs) -> u8 {
+    args.verbosity.apply();
+    if args.explain {
+        return explain(args).await.unwrap_or_else(|failure| {
+            failure.report(args.json.is_some());
             failure.exit()
+        });
+    }
+    match attempt(args).await {
+        Ok(finished) => answer::finished(&finished, args.json, RunKind::Session(&args.session.id)),
+        Err(failure) => {
+            let run = answer::Run {
+                agent: args.session.agent.as_ref().map(|agent| agent.as_str()),
+                session: Some(args.session.id.as_str()),
+                backend: None,
+            };
+            answer::failed(run, &failure.in_session(), args.json)
         }
     }
 }
 
 async fn attempt(args: &ExecArgs) -> Result<Finished, Failure> {
-    let streams = args.work.streams();
-    let mut request = run::request(args.work.read()?, streams, &args.env);
-    request.cwd.clone_from(&args.work.cwd);
+    let attachment = args.work.attachment(args.json)?;
+    let work = args.work.read()?;
+    let mut request = attachment.request(work, &args.env.read()?, args.work.cwd.as_ref());
+    request.script = args.work.script().and_then(script::name);
     request.facts = load::extra(&args.facts)?;
-    request.timeout = args.timeout.or(args.work.tty.then_some(run::SITTING));
-    let session = find::open_now(&args.session).await?;
+    request.timeout = (args.timeout).or(args.work.tty.then_some(INTERACTIVE_TIMEOUT));
+    request.output_bytes = args.output_max;
+    let approver = approvals::approver(args.approvals.approvals, attachment)?;
+    let opened = assemble::open_session_to_run(&args.session, &args.tools, approver);
+    let (session, tools) = opened.await?;
     network::announce(&session.network()?, &[]);
-    let finished = drive(session.start(request), run::attachment(streams, args.json)).await;
-    let finished = finished.map_err(|failure| for_the_operator(failure, args));
+    let limits = LimitOrigins::of(session.config());
+    let finished = drive(session.start(request), attachment).await;
+    tools.close().await;
+    let finished = finished.map(|finished| Finished { limits, ..finished });
+    let finished = finished.map_err(|failure| with_policy_hint(failure, args));
     close(&session, finished).await
 }
 
-fn for_the_operator(failure: Failure, args: &ExecArgs) -> Failure {
-    if failure.denied().is_none() {
+/// What the policies of the session decide on the same request.
+async fn explain(args: &ExecArgs) -> Result<u8, Failure> {
+    let mut request = Request::new(args.work.read()?);
+    request.facts = load::extra(&args.facts)?;
+    let session = assemble::open_session(&args.session).await?;
+    let code = match session.config().policies() {
+        Some(policies) => {
+            Ok(explain::request(policies, &request, session.agent(), args.json.is_some()).await)
+        }
+        None => Err(Failure::usage(format!(
+            "session `{}` has no policy",
+            args.session
+        ))),
+    };
+    session.close().await?;
+    code
+}
+
+/// Tells the operator where the policy that denied the run comes from.
+fn with_policy_hint(failure: Failure, args: &ExecArgs) -> Failure {
+    // The hint of a missing approval says more.
+    if failure
+        .denied()
+        .is_none_or(|denial| denial.approval().is_some())
+    {
         return failure;
     }
-    let name = &args.session;
+    let (name, command) = (&args.session, reproduce::explain_command(2));
     let hint = format!(
-        "for the operator: this was decided by the policy that session `{name}` was created under; `brig session inspect {name}` shows it, and another policy needs another session"
+        "for the operator: this was decided by the policy that session `{name}` was created with; \
+         {command} shows why, and a different policy needs a new session"
     );
     failure.with_hint(hint)
 }
 
-/// What went wrong first is what is told.
+/// The first failure is the one that is reported.
 async fn close(
     session: &Session,
     finished: Result<Finished, Failure>,

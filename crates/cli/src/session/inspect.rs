@@ -1,27 +1,38 @@
+//! `brig session inspect`.
+
 use std::fmt::Write;
 
-use brig_sandbox::{SessionConfig, SessionDetails};
+use brig_sandbox::{NetworkConfig, SessionConfig, SessionDetails};
 use serde_json::json;
 
-use super::{checkpoint, find, list};
+use super::{checkpoint, list};
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::{doctor, escape, json, units, write_out};
+use crate::{assemble, doctor, escape, json, units, user, write_out};
 
-pub async fn run(args: &InspectArgs) -> Result<u8, Failure> {
-    let details = find::inspect(&args.session).await?;
+pub(crate) fn run(args: &InspectArgs) -> Result<u8, Failure> {
+    let (sessions, name) = (assemble::sessions()?, &args.session);
+    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    let details = sessions.inspect(&agent, &name.id)?;
+    let user = user::load(&user::store()?)?;
+    let mut network = details.config.network.clone();
+    network.layers.push(sessions.network(&agent, &name.id)?);
+    network.replace(brig_config::user_layer(&user));
     if args.json {
         let mut object = list::object(&details.info);
         object["config"] = json!(details.config);
+        let names = details.config.env.iter().map(|(name, _)| name.as_str());
+        object["config"]["env"] = names.collect();
+        object["network"] = json!(network);
         object["enforcement"] = json!(details.enforcement);
         object["checkpoints"] = json!(details.checkpoints);
         json::print(&object);
         return Ok(0);
     }
-    Ok(write_out(text(&details).as_bytes()))
+    Ok(write_out(text(&details, &network).as_bytes()))
 }
 
-fn text(details: &SessionDetails) -> String {
+fn text(details: &SessionDetails, network: &NetworkConfig) -> String {
     let info = &details.info;
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
@@ -36,6 +47,9 @@ fn text(details: &SessionDetails) -> String {
     for (name, value) in describe(&details.config) {
         line(name, value);
     }
+    for value in hosts(network) {
+        line("network", value);
+    }
     out.push('\n');
     out.push_str(&doctor::lines(&details.enforcement));
     if !details.checkpoints.is_empty() {
@@ -45,8 +59,21 @@ fn text(details: &SessionDetails) -> String {
     out
 }
 
-/// The config, as it would be typed. Values of variables may be secrets.
-fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
+/// What it may reach, and which layer says so.
+fn hosts(network: &NetworkConfig) -> Vec<String> {
+    if !network.is_on() {
+        return vec!["off".into()];
+    }
+    let open = network
+        .open
+        .then(|| "policy allows every public host".to_owned());
+    open.into_iter()
+        .chain(brig_config::all_rules(&network.layers))
+        .collect()
+}
+
+/// The config, in the form of the flags. Values of variables are left out: they may be secrets.
+fn describe(config: &SessionConfig) -> Vec<(&str, String)> {
     let limits = &config.limits;
     let timeout = u64::try_from(limits.timeout.value.as_millis()).unwrap_or(u64::MAX);
     let mut lines = vec![
@@ -57,7 +84,7 @@ fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
         ("disk", units::size(limits.disk_bytes.value)),
         ("output-max", units::size(limits.output_bytes.value)),
     ];
-    if let Some(policies) = &config.policies {
+    if let Some(policies) = config.policies() {
         let names: Vec<&str> = (policies.documents().iter())
             .map(|document| document.name())
             .collect();
@@ -71,8 +98,8 @@ fn describe(config: &SessionConfig) -> Vec<(&'static str, String)> {
     ] {
         lines.extend(path.iter().map(|path| (name, path.display().to_string())));
     }
-    for (name, value) in [("image", &config.image), ("runtime", &config.runtime)] {
-        lines.extend(value.iter().map(|value| (name, value.clone())));
+    for (name, value) in &config.options {
+        lines.push((name.as_str(), value.clone()));
     }
     for mount in &config.mounts {
         let (source, target) = (mount.source.display(), mount.target.display());

@@ -1,13 +1,14 @@
+//! `brig session ls`.
+
 use brig_sandbox::SessionInfo;
 use serde_json::{Value, json};
 
-use super::find;
 use crate::args::ListArgs;
 use crate::failure::{self, Failure};
-use crate::{json, table, units, write_out};
+use crate::{assemble, json, table, units, write_out};
 
-pub fn run(args: &ListArgs) -> Result<u8, Failure> {
-    let mut sessions = find::sandbox()?.list_sessions()?;
+pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
+    let mut sessions = assemble::sessions()?.list()?;
     sessions.retain(|info| args.agent.as_ref().is_none_or(|agent| *agent == info.agent));
     if args.json {
         let sessions: Vec<Value> = sessions.iter().map(object).collect();
@@ -15,7 +16,7 @@ pub fn run(args: &ListArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     if sessions.is_empty() {
-        failure::note("no sessions; brig session create makes one");
+        failure::note("no sessions; `brig session create` creates one");
         return Ok(0);
     }
     let rows: Vec<[String; 6]> = sessions
@@ -35,7 +36,7 @@ pub fn run(args: &ListArgs) -> Result<u8, Failure> {
     Ok(write_out(table::text(heading, &rows).as_bytes()))
 }
 
-pub fn object(info: &SessionInfo) -> Value {
+pub(crate) fn object(info: &SessionInfo) -> Value {
     json!({
         "agent_id": info.agent,
         "session_id": info.id,
@@ -48,6 +49,6 @@ pub fn object(info: &SessionInfo) -> Value {
 }
 
 /// To the second, in UTC.
-pub fn time(at: jiff::Timestamp) -> String {
+pub(crate) fn time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }

@@ -1,46 +1,62 @@
-//! `brig session network`: what one session may reach.
+//! `brig session network`: which hosts one session may reach.
 
 use brig_egress::Layer;
 use brig_hosts::Rule;
+use brig_sandbox::Error;
 use serde_json::json;
 
-use super::find;
-use crate::args::{NetworkCommand, SessionName};
+use crate::args::NetworkCommand;
 use crate::failure::{self, Failure};
-use crate::{json, write_out};
+use crate::{assemble, json, write_out};
 
-pub async fn run(command: &NetworkCommand) -> Result<u8, Failure> {
-    let (session, layer, as_json) = match command {
+pub(crate) async fn run(command: &NetworkCommand) -> Result<u8, Failure> {
+    let (name, as_json) = match command {
+        NetworkCommand::Allow(args)
+        | NetworkCommand::Block(args)
+        | NetworkCommand::Unblock(args) => (&args.session, args.json),
+        NetworkCommand::Show(args) => (&args.session, args.json),
+    };
+    let sessions = assemble::sessions()?;
+    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    let change = async |change: &dyn Fn(&mut Layer)| -> Result<Layer, Failure> {
+        match sessions.change_network(&agent, &name.id, change) {
+            // Its instance may go on without a process, and only its backend can reach it.
+            Err(Error::OtherBackend { backend, .. }) => {
+                let sandbox = assemble::sandbox_of(&backend).await?;
+                Ok(sandbox.change_network(&agent, &name.id, change).await?)
+            }
+            changed => Ok(changed?),
+        }
+    };
+    let layer = match command {
         NetworkCommand::Allow(args) => {
             for warning in args.hosts.iter().filter_map(Rule::warning) {
                 failure::note(&warning.message);
             }
-            let allow = |layer: &mut Layer| {
+            change(&|layer: &mut Layer| {
                 layer.deny.retain(|rule| !args.hosts.contains(rule));
                 add(&mut layer.allow, &args.hosts);
-            };
-            (
-                &args.session,
-                change(&args.session, allow).await?,
-                args.json,
-            )
+            })
+            .await?
         }
-        NetworkCommand::Deny(args) => {
-            let deny = |layer: &mut Layer| {
+        NetworkCommand::Block(args) => {
+            change(&|layer: &mut Layer| {
                 layer.allow.retain(|rule| !args.hosts.contains(rule));
                 add(&mut layer.deny, &args.hosts);
-            };
-            (&args.session, change(&args.session, deny).await?, args.json)
+            })
+            .await?
         }
-        NetworkCommand::Show(args) => (
-            &args.session,
-            change(&args.session, |_| {}).await?,
-            args.json,
-        ),
+        NetworkCommand::Unblock(args) => {
+            change(&|layer: &mut Layer| {
+                layer.deny.retain(|rule| !args.hosts.contains(rule));
+            })
+            .await?
+        }
+        NetworkCommand::Show(_) => sessions.network(&agent, &name.id)?,
     };
     if as_json {
         json::print(&json!({
-            "session_id": session.id,
+            "session_id": name.id,
             "allow": layer.allow,
             "deny": layer.deny,
         }));
@@ -52,16 +68,8 @@ pub async fn run(command: &NetworkCommand) -> Result<u8, Failure> {
             .map(|rule| format!("{word} {rule}\n"))
             .collect()
     };
-    let text = lines("allow", &layer.allow) + &lines("deny ", &layer.deny);
+    let text = lines("allow", &layer.allow) + &lines("block", &layer.deny);
     Ok(write_out(text.as_bytes()))
-}
-
-async fn change(name: &SessionName, change: impl FnOnce(&mut Layer)) -> Result<Layer, Failure> {
-    let sandbox = find::sandbox()?;
-    let info = find::find(&sandbox, name)?;
-    Ok(sandbox
-        .change_network(&info.agent, &info.id, change)
-        .await?)
 }
 
 fn add(rules: &mut Vec<Rule>, new: &[Rule]) {

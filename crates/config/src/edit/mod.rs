@@ -1,6 +1,9 @@
 //! Changes to a YAML text that leave everything else as it is: comments, order, unknown keys, style.
 //!
-//! The result is only a proposal. Whoever uses it reads it again and compares.
+//! The result is only a proposal: the caller parses it again and compares.
+//!
+//! Crates that load and write YAML lose comments and style, so the text is edited at the positions that
+//! `saphyr_parser` reports.
 
 mod shape;
 
@@ -8,21 +11,21 @@ use shape::{Kind, Spot, shape};
 
 /// A new entry of a list or a map, as it is written in a block and on one line.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NewEntry {
     pub block: Vec<String>,
     pub flow: String,
 }
 
-impl Entry {
+impl NewEntry {
     /// An item of a list.
-    pub fn item(value: &str) -> Self {
+    pub(crate) fn item(value: &str) -> Self {
         let flow = quote(value);
         let block = vec![format!("- {flow}")];
         Self { block, flow }
     }
 
     /// A pair whose value is a map of these.
-    pub fn map(name: &str, pairs: &[(&str, String)]) -> Self {
+    pub(crate) fn map(name: &str, pairs: &[(&str, String)]) -> Self {
         let name = quote(name);
         let mut block = vec![format!("{name}:")];
         block.extend(pairs.iter().map(|(key, value)| format!("  {key}: {value}")));
@@ -56,7 +59,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// Adds entries to the list or map of a key. Nothing if the text is written in an unusual way.
-pub(crate) fn add(text: &str, key: &str, entries: &[Entry]) -> Option<String> {
+pub(crate) fn add(text: &str, key: &str, entries: &[NewEntry]) -> Option<String> {
     let Some(root) = shape(text) else {
         // Nothing but comments.
         return is_blank(text).then(|| append(text, key, entries));
@@ -144,7 +147,7 @@ pub(crate) fn remove(text: &str, key: &str, numbers: &[usize]) -> Option<String>
     Some(out)
 }
 
-/// Takes an entry out, with one comma: comments beside it stay.
+/// Removes an entry with one comma. Comments next to it stay.
 fn remove_flow(text: &str, start: usize, end: usize) -> String {
     let after = text[end..].trim_start_matches([' ', '\t']);
     if let Some(rest) = after.strip_prefix(',') {
@@ -156,7 +159,7 @@ fn remove_flow(text: &str, start: usize, end: usize) -> String {
     splice(text, start..end, "")
 }
 
-fn append(text: &str, key: &str, entries: &[Entry]) -> String {
+fn append(text: &str, key: &str, entries: &[NewEntry]) -> String {
     let mut out = text.to_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
@@ -165,7 +168,7 @@ fn append(text: &str, key: &str, entries: &[Entry]) -> String {
     out
 }
 
-fn lines(entries: &[Entry], indent: usize) -> String {
+fn lines(entries: &[NewEntry], indent: usize) -> String {
     let lines = entries.iter().flat_map(|entry| &entry.block);
     lines
         .map(|line| format!("{:indent$}{line}\n", ""))
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
 
     fn added(text: &str, hosts: &[&str]) -> Option<String> {
-        let entries: Vec<Entry> = hosts.iter().map(|host| Entry::item(host)).collect();
+        let entries: Vec<NewEntry> = hosts.iter().map(|host| NewEntry::item(host)).collect();
         add(text, "list", &entries)
     }
 

@@ -1,10 +1,10 @@
-//! Where things stand in a YAML text, in bytes.
+//! The positions of values in a YAML text, in bytes.
 
 use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, Span};
 
-/// A value and the place of it.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub at: Range<usize>,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 
 impl Spot {
     /// The end of what is written of it.
-    pub fn end(&self) -> usize {
+    pub(super) fn end(&self) -> usize {
         match &self.kind {
             Kind::List { flow: false, items } | Kind::Map { flow: false, items } => {
                 items.last().map_or(self.at.end, Spot::end)
@@ -37,7 +37,7 @@ impl Spot {
     }
 
     /// The key and the value of a pair.
-    pub fn pair(&self, name: &str) -> Option<(&Spot, &Spot)> {
+    pub(super) fn pair(&self, name: &str) -> Option<(&Spot, &Spot)> {
         let Kind::Map { items, .. } = &self.kind else {
             return None;
         };
@@ -48,7 +48,7 @@ impl Spot {
     }
 }
 
-/// The value of a text. Nothing if there is none, or if it holds something that refers elsewhere.
+/// The value of a text. Nothing if there is none, or if it contains an alias.
 pub(super) fn shape(text: &str) -> Option<Spot> {
     let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     bytes.push(text.len());

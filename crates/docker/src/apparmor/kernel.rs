@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use brig_reason::ReasonCode;
 use brig_sandbox::{Error, Result};
 
 use super::{PREFIX, Profile};
@@ -35,7 +36,7 @@ impl Kernel {
             return Err("boot a kernel with AppArmor");
         }
         if !rustix::process::geteuid().is_root() {
-            return Err("be root, who may load AppArmor profiles");
+            return Err("run as root, which may load AppArmor profiles");
         }
         let parser = PARSERS.iter().map(Path::new).find(|path| path.exists());
         let parser = parser.ok_or("apt-get install apparmor")?;
@@ -83,7 +84,7 @@ impl Kernel {
 
     async fn run(&self, what: &str, text: &str) -> Result<()> {
         let failed = |problem: String| Error::Engine {
-            code: "engine.apparmor",
+            code: ReasonCode::EngineApparmor,
             step: "load an AppArmor profile".into(),
             problem,
             hint: Some("does `aa-status` work? it needs CAP_MAC_ADMIN".into()),
@@ -106,6 +107,7 @@ async fn feed(parser: &Path, what: &str, text: &str) -> io::Result<std::process:
     let mut child = tokio::process::Command::new(parser)
         .args(["--quiet", "--skip-cache", what])
         .env_clear()
+        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

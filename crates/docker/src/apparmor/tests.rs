@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use brig_sandbox::commands::Denied;
+use brig_guest_host::commands::Denied;
 
 use super::*;
 
@@ -41,6 +41,7 @@ fn allow_python() -> Scan {
                 "/usr/bin/odd\n\" ix, /** ix, \"",
             ]),
             interpreters: paths(&["/usr/bin/perl"]),
+            requested_scripts: Vec::new(),
             loaders: paths(&["/usr/lib64/ld-linux-x86-64.so.2"]),
             missing: Vec::new(),
             without_shell: vec![("/usr/bin/tool".into(), "/usr/bin/dash".into())],

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What the engine's own profile says, written without its includes, and without the right to unmount.
-pub const BASE: &str = "\
+pub(super) const BASE: &str = "\
   network,
   unix,
   capability,
@@ -31,7 +31,7 @@ pub const BASE: &str = "\
 ";
 
 /// A path that matches itself only, or nothing if it can't be written so.
-pub fn exactly(path: &Path) -> Option<String> {
+pub(super) fn exactly(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     bytes
         .iter()
@@ -40,7 +40,7 @@ pub fn exactly(path: &Path) -> Option<String> {
 }
 
 /// One that matches it, and perhaps others: what can't be written stands for any character.
-pub fn at_least(path: &Path) -> String {
+pub(super) fn at_least(path: &Path) -> String {
     let mut text = String::new();
     for byte in path.as_os_str().as_bytes() {
         match word(*byte) {

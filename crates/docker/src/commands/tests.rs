@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use brig_sandbox::commands::Allowed;
-use brig_sandbox::link::Judge;
+use brig_guest_host::commands::Allowed;
+use brig_guest_host::link::CommandObserver;
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn lists(held: bool) -> Lists {
             ..Scan::default()
         }),
         denied: None,
-        held: held.then(|| Held {
+        held: held.then(|| ProfileRules {
             profile: "brig-x".into(),
             writable: ["/", "/tmp"].map(str::to_owned).into(),
         }),
@@ -28,15 +28,16 @@ fn lists(held: bool) -> Lists {
 }
 
 fn judged(lists: &Lists, path: &str) -> (bool, String) {
-    let command = lists.judge(Exec {
+    let command = lists.observe(Exec {
         id: 1,
         process: 2,
         parent: 1,
-        running: Some("/usr/bin/python3.11".into()),
+        caller: Some("/usr/bin/python3.11".into()),
         program: path.into(),
         path: Some(path.into()),
-        words: vec![path.into()],
+        arguments: vec![path.into()],
         refused: false,
+        ..Exec::default()
     });
     let command = command.expect("a record");
     (command.allowed, command.code)

@@ -1,5 +1,5 @@
 use brig_sandbox::config::{MIB, MountSpec};
-use brig_sandbox::{Backend, Limit, SessionConfig};
+use brig_sandbox::{Backend, InitialState, Limit, SessionConfig};
 
 use super::*;
 use crate::backend::DockerBackend;
@@ -27,30 +27,40 @@ fn facts() -> Facts {
     }
 }
 
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn planned(config: &SessionConfig, backend: &DockerBackend) -> Plan {
+    wait(Plan::make(config, backend, InitialState::Empty)).expect("a plan")
+}
+
 fn made(config: &SessionConfig, facts: &Facts, image: &Image) -> ContainerCreateBody {
     let backend = DockerBackend::of_facts(facts.clone());
     let mut config = config.clone();
-    if config.runtime.is_none() {
-        config.runtime = Some("runc".into());
-    }
-    config.waive.extend(
-        backend
-            .controls_for(&config)
-            .0
-            .iter()
-            .map(|state| state.control),
-    );
-    let plan = Plan::make(&config, &backend, Vec::new()).expect("a plan");
-    let runtime = Runtime::choose(facts, plan.runtime()).expect("a runtime");
+    let runtime = config.options.entry("runtime".into());
+    runtime.or_insert_with(|| "runc".into());
+    let offer = wait(backend.probe(&config)).expect("it can be used");
+    let controls = offer.controls.0.iter();
+    config.waive.extend(controls.map(|state| state.control));
+    let plan = planned(&config, &backend);
+    let runtime =
+        Runtime::named(facts, plan.option("runtime").expect("a name")).expect("a runtime");
     body(Parts {
         plan: &plan,
         facts,
         runtime: &runtime,
         image,
+        user: ContainerUser::of(&plan, facts, &runtime, None, image),
         derived: "brig-derived:x",
         profile: None,
         labels: HashMap::from([("brig.owner".into(), "1.1".into())]),
         local: true,
+        nonce: None,
+        engine_files: None,
+        lookup: Some("/volumes/lookup"),
+        cache: None,
     })
     .expect("a body")
 }
@@ -97,7 +107,8 @@ fn the_guest_runs_as_nobody_and_is_spoken_to_over_its_streams() {
 
 #[test]
 fn it_has_no_rights_and_no_network() {
-    let (_, host) = usual();
+    let (body, host) = usual();
+    assert_eq!(body.network_disabled, Some(true));
     assert_eq!(host.cap_drop, Some(vec!["ALL".into()]));
     assert_eq!(host.cap_add, None);
     assert_eq!(host.privileged, Some(false));
@@ -114,8 +125,7 @@ fn it_has_no_rights_and_no_network() {
         "no way to the host by name"
     );
     assert_eq!(host.dns, Some(vec!["127.0.0.1".into()]));
-    assert_eq!(host.dns_options, Some(vec!["timeout:0".into()]));
-    assert_eq!(host.binds, Some(Vec::new()));
+    assert_eq!(host.binds, None);
     for shared in [
         host.pid_mode,
         host.uts_mode,
@@ -185,6 +195,23 @@ fn limits_reach_the_engine() {
 }
 
 #[test]
+fn gvisor_has_room_beside_what_the_guest_counts() {
+    let mut facts = facts();
+    facts.runtimes[1].args.clear();
+    let mut config = SessionConfig {
+        options: [("runtime".into(), "runsc".into())].into(),
+        ..SessionConfig::default()
+    };
+    config.limits.memory_bytes = Limit::asked(64 * MIB);
+    config.limits.processes = Limit::asked(10);
+    let host = made(&config, &facts, &Image::default()).host_config;
+    let host = host.expect("a host config");
+    assert_eq!(host.memory, Some(320 * 1024 * 1024));
+    assert_eq!(host.pids_limit, Some(1104));
+    assert!(host.nano_cpus.is_some());
+}
+
+#[test]
 fn what_can_be_written_is_no_more_than_the_disk_in_all() {
     let mut config = SessionConfig::default();
     config.limits.disk_bytes = Limit::asked(64 * MIB);
@@ -235,7 +262,7 @@ fn volumes_of_an_image_are_covered() {
 #[test]
 fn a_runtime_without_control_groups_is_not_asked_for_them() {
     let config = SessionConfig {
-        runtime: Some("gvisor".into()),
+        options: [("runtime".into(), "gvisor".into())].into(),
         ..SessionConfig::default()
     };
     let body = made(&config, &facts(), &Image::default());
@@ -265,24 +292,54 @@ fn folders_of_the_host_are_bound_as_asked_or_refused() {
         ..SessionConfig::default()
     };
     let body = made(&config(false), &facts(), &Image::default());
-    let binds = body.host_config.and_then(|host| host.binds).expect("binds");
-    assert_eq!(binds, [format!("{}:/data:ro,rprivate", source.display())]);
+    let mounts = body.host_config.and_then(|host| host.mounts);
+    let mounts = mounts.expect("mounts");
+    let [mount, lookup @ ..] = mounts.as_slice() else {
+        panic!("{mounts:?}")
+    };
+    // The files for looking up names, which are read-only too.
+    assert_eq!(lookup.len(), 3);
+    for file in lookup {
+        assert_eq!(file.read_only, Some(true));
+        let source = file.source.as_deref().unwrap_or_default();
+        assert!(source.starts_with("/volumes/lookup/"), "{source}");
+    }
+    // Not as a `binds` entry: for that the engine would make what is missing, as root.
+    assert_eq!(mount.typ, Some(bollard::models::MountType::BIND));
+    assert_eq!(mount.source.as_deref(), source.to_str());
+    assert_eq!(mount.target.as_deref(), Some("/data"));
+    assert_eq!(mount.read_only, Some(true));
+    let propagation = mount
+        .bind_options
+        .as_ref()
+        .and_then(|bind| bind.propagation);
+    assert_eq!(
+        propagation,
+        Some(bollard::models::MountBindOptionsPropagationEnum::RPRIVATE)
+    );
 
     let backend = DockerBackend::of_facts(facts());
     let plan = |writable| {
         let config = SessionConfig {
-            runtime: Some("runc".into()),
+            options: [("runtime".into(), "runc".into())].into(),
             ..config(writable)
         };
-        Plan::make(&config, &backend, Vec::new()).expect("a plan")
+        planned(&config, &backend)
     };
-    let error = mounts::binds(&plan(true), true).expect_err("nobody may write there");
+    let runc = Runtime::named(&facts(), "runc").expect("a runtime");
+    let binds = |writable, local| {
+        let plan = plan(writable);
+        // Run by nobody that is known, so that the directory is of another user.
+        let user = ContainerUser::of(&plan, &facts(), &runc, None, &Image::default());
+        mounts::binds(&plan, user, local)
+    };
+    let error = binds(true, true).expect_err("nobody may write there");
     assert!(error.to_string().contains("chmod o+w"), "{error}");
     assert!(
-        mounts::binds(&plan(false), false).is_err(),
+        binds(false, false).is_err(),
         "another machine has other files"
     );
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o777)).expect("chmod");
-    assert!(mounts::binds(&plan(true), true).is_ok());
+    assert!(binds(true, true).is_ok());
 }

@@ -1,26 +1,26 @@
-//! What a client speaks, from its first bytes.
+//! Recognises the protocol of a client by its first bytes.
 
-use std::io::Cursor;
+use super::tls::HANDSHAKE;
 
-use rustls::server::Acceptor;
-
-/// What the first bytes of a connection are.
+/// The protocol of the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstBytes {
+    /// A TLS handshake record.
     Tls,
-    /// The line of an HTTP/1 request.
+    /// The first line of an HTTP/1 request.
     Http,
     /// HTTP/2 without TLS.
     Http2,
-    /// Too few to tell.
+    /// Too few to decide.
     More,
+    /// Neither TLS nor HTTP.
     Other,
 }
 
-/// The longest line that may still turn out to be a request.
+/// The longest line that may still become a request.
 const LINE: usize = 16 * 1024;
 
-/// Tells TLS and HTTP from everything else. Whoever might still be either is asked for more.
+/// Distinguishes TLS and HTTP from everything else. Bytes that may still become either need more.
 pub fn first_bytes(bytes: &[u8]) -> FirstBytes {
     // Servers skip empty lines before a request.
     let blank = bytes
@@ -30,7 +30,7 @@ pub fn first_bytes(bytes: &[u8]) -> FirstBytes {
     let line = bytes.get(blank..).unwrap_or_default();
     match line.first() {
         None => return FirstBytes::More,
-        Some(0x16) if blank == 0 => return FirstBytes::Tls,
+        Some(&HANDSHAKE) if blank == 0 => return FirstBytes::Tls,
         _ => {}
     }
     let end = line.iter().position(|b| *b == b'\n');
@@ -52,58 +52,9 @@ pub fn first_bytes(bytes: &[u8]) -> FirstBytes {
             true => FirstBytes::Http,
             false => FirstBytes::Other,
         },
-        // Too long for most, but not for all: left to the parser of requests.
+        // Too long for most servers, but not for all. The HTTP parser decides.
         None if line.len() > LINE => FirstBytes::Http,
         None => FirstBytes::More,
-    }
-}
-
-/// The name in the first message of TLS.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Hello {
-    Named(String),
-    Nameless,
-    More,
-    Malformed,
-}
-
-/// Reads the first message of TLS as it comes.
-#[derive(Default)]
-pub(super) struct HelloReader {
-    acceptor: Acceptor,
-    fed: usize,
-}
-
-impl HelloReader {
-    /// Takes all bytes that have come so far.
-    pub fn read(&mut self, bytes: &[u8]) -> Hello {
-        let mut rest = Cursor::new(bytes.get(self.fed..).unwrap_or_default());
-        self.fed = bytes.len();
-        loop {
-            match self.acceptor.read_tls(&mut rest) {
-                Ok(0) => return Hello::More,
-                Ok(_) => {}
-                Err(_) => return Hello::Malformed,
-            }
-            match self.acceptor.accept() {
-                Ok(None) => {}
-                Ok(Some(accepted)) => {
-                    return match accepted.client_hello().server_name() {
-                        Some(name) => Hello::Named(name.to_owned()),
-                        None => Hello::Nameless,
-                    };
-                }
-                Err(_) => return Hello::Malformed,
-            }
-        }
-    }
-}
-
-/// The name in a whole first message, for fuzzing.
-pub fn tls_name(bytes: &[u8]) -> Option<String> {
-    match HelloReader::default().read(bytes) {
-        Hello::Named(name) => Some(name),
-        _ => None,
     }
 }
 
@@ -140,12 +91,5 @@ mod tests {
             assert_eq!(first_bytes(&request[..cut]), FirstBytes::More);
         }
         assert_eq!(first_bytes(&[b'A'; LINE + 1]), FirstBytes::Http);
-    }
-
-    #[test]
-    fn half_a_hello_is_no_hello() {
-        let read = |bytes: &[u8]| HelloReader::default().read(bytes);
-        assert_eq!(read(b"\x16\x03\x01\x02\x00\x01"), Hello::More);
-        assert_eq!(read(b"\x16\x03\x01\x00\x05hello"), Hello::Malformed);
     }
 }

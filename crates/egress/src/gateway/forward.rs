@@ -1,4 +1,4 @@
-//! Passes a request on, and its answer back, without what concerns only one connection.
+//! Forwards a request and its answer, without hop-by-hop headers.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -19,13 +19,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::meter::{Meter, Ticket, holds};
+use super::meter::{Meter, Ticket, still_allowed};
 use super::refuse::{Body, REASON_HEADER};
 use super::stream::Metered;
 use crate::decision::Decision;
 use crate::rules::RuleSet;
 
-const BRIEFLY: Duration = Duration::from_millis(500);
+/// How long to wait for a connection that still finishes its last request.
+const READY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection to a server.
 pub(super) struct Upstream {
@@ -36,17 +37,17 @@ pub(super) struct Upstream {
     driver: JoinHandle<()>,
 }
 
-/// Both sides agreed to speak something else from here on.
-/// The head of an answer, in bytes.
+/// The longest header of an answer, in bytes.
 const ANSWER: usize = 256 * 1024;
 
+/// Both sides have agreed to switch to another protocol.
 pub(super) struct Upgrade {
     pub upstream: OnUpgrade,
     pub ticket: Arc<Ticket>,
 }
 
 impl Upstream {
-    pub async fn new(stream: TcpStream, ticket: &Ticket) -> hyper::Result<Self> {
+    pub(super) async fn new(stream: TcpStream, ticket: &Ticket) -> hyper::Result<Self> {
         let io = TokioIo::new(Metered {
             inner: stream,
             meter: ticket.meter.clone(),
@@ -68,22 +69,25 @@ impl Upstream {
         })
     }
 
-    pub fn is_to(&self, host: &Host, port: u16) -> bool {
+    pub(super) fn is_to(&self, host: &Host, port: u16) -> bool {
         self.decision.host.as_ref() == Ok(host) && self.decision.port == Some(port)
     }
 
     /// Whether the rules still allow it.
-    pub fn holds(&self, rules: &RuleSet) -> bool {
-        holds(&self.decision, self.address, rules)
+    pub(super) fn still_allowed(&self, rules: &RuleSet) -> bool {
+        still_allowed(&self.decision, self.address, rules)
     }
 
     /// Whether another request can be sent.
-    pub async fn is_ready(&mut self) -> bool {
-        // One that is still busy with the last request is not waited for.
-        matches!(timeout(BRIEFLY, self.sender.ready()).await, Ok(Ok(())))
+    pub(super) async fn is_ready(&mut self) -> bool {
+        // If it is still busy with the last request, a new connection is made instead.
+        matches!(
+            timeout(READY_TIMEOUT, self.sender.ready()).await,
+            Ok(Ok(()))
+        )
     }
 
-    pub async fn forward(
+    pub(super) async fn forward(
         &mut self,
         mut request: Request<Incoming>,
         ticket: Arc<Ticket>,
@@ -92,9 +96,15 @@ impl Upstream {
             .uri()
             .path_and_query()
             .map_or("/", |path| path.as_str());
+        // `http://host?query` has no path.
+        let path = match path.starts_with('?') {
+            true => format!("/{path}"),
+            false => path.to_owned(),
+        };
         *request.uri_mut() = path.parse().unwrap_or(Uri::from_static("/"));
         *request.version_mut() = Version::HTTP_11;
-        let wanted = is_websocket(request.headers());
+        let wanted = is_websocket(request.headers())
+            && request.headers().contains_key(header::SEC_WEBSOCKET_KEY);
         clean(request.headers_mut(), wanted);
         request.headers_mut().remove(header::EXPECT);
         if let (Ok(host), Some(port)) = (&self.decision.host, self.decision.port) {
@@ -109,7 +119,10 @@ impl Upstream {
         }
         let mut response = self.sender.send_request(request).await?;
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let upgrade = (wanted && switched).then(|| Upgrade {
+        // What follows is not inspected, so it must be the protocol that the client asked for.
+        let accepted = is_websocket(response.headers())
+            && (response.headers()).contains_key(header::SEC_WEBSOCKET_ACCEPT);
+        let upgrade = (wanted && switched && accepted).then(|| Upgrade {
             upstream: hyper::upgrade::on(&mut response),
             ticket: ticket.clone(),
         });
@@ -129,7 +142,7 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        // An upgraded connection lives on in its own hands.
+        // An upgraded connection no longer belongs to the driver.
         self.driver.abort();
     }
 }
@@ -139,7 +152,7 @@ fn is_websocket(headers: &HeaderMap) -> bool {
     matches!((values.next(), values.next()), (Some(value), None) if value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Removes what is between two neighbours only.
+/// Removes hop-by-hop headers (RFC 9110, 7.6.1).
 fn clean(headers: &mut HeaderMap, websocket: bool) {
     let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
         .filter_map(|value| value.to_str().ok())
@@ -169,7 +182,7 @@ fn clean(headers: &mut HeaderMap, websocket: bool) {
     }
 }
 
-/// A body whose end is the end of what was allowed.
+/// A body that keeps its ticket, so that the record is closed when the body has been sent.
 struct Guarded {
     body: Incoming,
     _ticket: Arc<Ticket>,

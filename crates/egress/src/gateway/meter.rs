@@ -1,4 +1,4 @@
-//! Counts what passes, and tells what has ended.
+//! Counts the bytes of connections, and records their end.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,35 +19,51 @@ pub(super) struct Meter {
     sent: AtomicU64,
     received: AtomicU64,
     last: AtomicU64,
+    /// What tickets have recorded of both. A connection may have several tickets, nested in each other.
+    recorded: Mutex<(u64, u64)>,
 }
 
 impl Meter {
-    pub fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            recorded: Mutex::default(),
         })
     }
 
-    pub fn sent(&self, bytes: usize) {
+    pub(super) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Relaxed);
         self.touch();
     }
 
-    pub fn received(&self, bytes: usize) {
+    pub(super) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
         self.touch();
     }
 
-    fn touch(&self) {
-        self.last
-            .store(self.began.elapsed().as_millis() as u64, Relaxed);
+    /// The bytes since `before` that no ticket has recorded yet.
+    fn take_unrecorded(&self, before: (u64, u64)) -> (u64, u64) {
+        let mut recorded = lock(&self.recorded);
+        let sent = self.sent.load(Relaxed);
+        let received = self.received.load(Relaxed);
+        let sent = sent.saturating_sub(before.0.max(recorded.0));
+        let received = received.saturating_sub(before.1.max(recorded.1));
+        recorded.0 += sent;
+        recorded.1 += received;
+        (sent, received)
     }
 
-    /// Returns once nothing has passed for that long.
-    pub async fn idle(&self, limit: Duration) {
+    fn touch(&self) {
+        let passed = self.began.elapsed().as_millis();
+        self.last
+            .store(u64::try_from(passed).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns when no byte has passed for this time.
+    pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let last = Duration::from_millis(self.last.load(Relaxed));
             let silent = self.began.elapsed().saturating_sub(last);
@@ -59,7 +75,7 @@ impl Meter {
     }
 }
 
-/// Something that was allowed and recorded. Tells its end when it is dropped.
+/// A connection or request that was allowed and recorded. Its end is recorded when this is dropped.
 pub(super) struct Ticket {
     pub gateway: Gateway,
     pub id: u64,
@@ -67,14 +83,14 @@ pub(super) struct Ticket {
     pub address: Option<IpAddr>,
     pub execution: Option<Arc<str>>,
     pub meter: Arc<Meter>,
-    /// What the meter showed at the beginning.
+    /// The meter at the beginning.
     before: (u64, u64),
     began: Instant,
     end: Mutex<Option<Reason>>,
 }
 
 impl Ticket {
-    pub fn new(
+    pub(super) fn new(
         gateway: &Gateway,
         id: u64,
         decision: Decision,
@@ -95,50 +111,54 @@ impl Ticket {
         }
     }
 
-    /// Why it ends, if not because one side is done. The first reason counts.
-    pub fn ends(&self, reason: Reason) {
+    /// Why it ends, if not because one side has closed it. The first reason counts.
+    pub(super) fn ends(&self, reason: Reason) {
         lock(&self.end).get_or_insert(reason);
     }
 
-    /// Returns once the rules no longer allow it.
-    pub async fn revoked(&self) {
+    /// Returns when the rules no longer allow it. The future does not keep the ticket.
+    pub(super) fn revoked(&self) -> impl Future<Output = ()> + use<> {
         let mut rules = self.gateway.shared.rules.watch();
-        loop {
-            let current = rules.borrow_and_update().clone();
-            if current.generation() != self.decision.generation && !self.holds(&current) {
-                return;
-            }
-            if rules.changed().await.is_err() {
-                return std::future::pending().await;
+        let (decision, address) = (self.decision.clone(), self.address);
+        async move {
+            loop {
+                let current = rules.borrow_and_update().clone();
+                if current.generation() != decision.generation
+                    && !still_allowed(&decision, address, &current)
+                {
+                    return;
+                }
+                if rules.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
             }
         }
     }
-
-    fn holds(&self, rules: &RuleSet) -> bool {
-        holds(&self.decision, self.address, rules)
-    }
 }
 
-/// Whether what was decided would be decided again.
-pub(super) fn holds(decision: &Decision, address: Option<IpAddr>, rules: &RuleSet) -> bool {
+/// Whether the current rules would make the same decision.
+pub(super) fn still_allowed(decision: &Decision, address: Option<IpAddr>, rules: &RuleSet) -> bool {
     let (Ok(host), Some(port)) = (&decision.host, decision.port) else {
         return false;
     };
     let led_to = address.filter(|_| matches!(host, Host::Name(_)));
-    rules.decide(host, port, decision.protocol).allowed
+    let now = rules.decide(host, port, decision.protocol);
+    let as_before = !decision.raw || now.raw || rules.is_open_to_raw(port);
+    now.allowed
+        && as_before
         && led_to.is_none_or(|address| rules.check_address(address, port).is_ok())
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let (sent, received) = (&self.meter.sent, &self.meter.received);
+        let (sent, received) = self.meter.take_unrecorded(self.before);
         self.gateway.shared.record.closed(&Closed {
             id: self.id,
             decision: self.decision.clone(),
             address: self.address,
             execution: self.execution.clone(),
-            sent: sent.load(Relaxed).saturating_sub(self.before.0),
-            received: received.load(Relaxed).saturating_sub(self.before.1),
+            sent,
+            received,
             duration: self.began.elapsed(),
             end: lock(&self.end).take(),
         });

@@ -1,23 +1,29 @@
 //! Serves the connections of one sandbox.
 
+mod accept;
 mod dns;
+mod dns_socket;
 mod first;
 mod forward;
+mod handshake;
 mod http;
+mod lookups;
 mod meter;
 mod open;
-mod place;
 mod pool;
 mod proxy;
+mod redact;
 mod refuse;
 mod relay;
-mod serve;
 mod share;
+mod slots;
 mod socks;
 mod splice;
 mod stream;
+mod tls;
 mod transparent;
 mod tunnel;
+mod unreachable;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,18 +37,23 @@ use crate::limits::Limits;
 use crate::net::{Dial, Resolve, System};
 use crate::record::Record;
 use crate::rules::Rules;
-use place::Place;
+use lookups::Lookups;
+use slots::ConnectionSlot;
 
-pub use first::{FirstBytes, first_bytes, tls_name};
+pub use accept::Acceptor;
+pub use dns_socket::DnsSocket;
+pub use first::{FirstBytes, first_bytes};
 pub use pool::Pool;
 pub use socks::request as socks_request;
+pub use tls::{ClientHello, tls_hello};
+pub use unreachable::{DROPPED, NO_IPV6, NO_UDP};
 
-/// What is spoken on a connection from inside.
+/// The protocol of a listener in the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// HTTP proxy or SOCKS5, told apart by the first byte.
+pub enum ListenerKind {
+    /// HTTP proxy or SOCKS5, distinguished by the first byte.
     Proxy,
-    /// Anything, to an address that the client dialled.
+    /// Any protocol, to the address that the client connected to.
     Transparent,
     /// DNS over TCP.
     Dns,
@@ -65,8 +76,9 @@ struct Shared {
     record: Arc<dyn Record>,
     limits: Limits,
     pool: Mutex<Pool>,
+    lookups: Mutex<Lookups>,
     slots: Arc<Semaphore>,
-    /// Told when all connections of the moment are to end.
+    /// Notified when all current connections have to end.
     era: Mutex<watch::Sender<bool>>,
     next: AtomicU64,
     execution: Mutex<Option<Arc<str>>>,
@@ -83,16 +95,19 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Replaces the resolver of this machine.
     pub fn resolve(mut self, resolve: impl Resolve) -> Self {
         self.resolve = Arc::new(resolve);
         self
     }
 
+    /// Replaces the network of this machine.
     pub fn dial(mut self, dial: impl Dial) -> Self {
         self.dial = Arc::new(dial);
         self
     }
 
+    /// Replaces the default limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -104,12 +119,14 @@ impl Builder {
         self
     }
 
+    /// Completes the gateway. It serves nothing until it is given listeners or connections.
     pub fn build(self) -> Gateway {
         let names = self.limits.names;
         Gateway {
             shared: Arc::new(Shared {
                 slots: Arc::new(Semaphore::new(self.limits.connections)),
                 pool: Mutex::new(self.pool.unwrap_or_default().at_most(names)),
+                lookups: Mutex::default(),
                 era: Mutex::default(),
                 rules: self.rules,
                 resolve: self.resolve,
@@ -141,46 +158,46 @@ impl Gateway {
         &self.shared.rules
     }
 
-    /// What runs inside from now on, for the records.
+    /// The execution that runs from now on, for the records.
     pub fn set_execution(&self, execution: Option<&str>) {
         *lock(&self.shared.execution) = execution.map(Arc::from);
     }
 
     /// Serves one stream to its end. `dialled` is the address that the client connected to, for
-    /// [`Entry::Transparent`].
+    /// [`ListenerKind::Transparent`].
     pub async fn connection<S: Stream>(
         &self,
         stream: S,
-        entry: Entry,
+        kind: ListenerKind,
         dialled: Option<SocketAddr>,
     ) {
-        if let Some(place) = self.place(entry) {
-            self.serve_stream(stream, entry, dialled, place).await;
+        if let Some(slot) = self.slot(kind) {
+            self.serve_stream(stream, kind, dialled, slot).await;
         }
     }
 
     async fn serve_stream<S: Stream>(
         &self,
         stream: S,
-        entry: Entry,
+        kind: ListenerKind,
         dialled: Option<SocketAddr>,
-        mut place: Place,
+        mut slot: ConnectionSlot,
     ) {
-        self.bound_stream(&stream);
+        self.limit_stream(&stream);
         let served = async {
-            match entry {
-                Entry::Proxy => proxy::serve(self, stream).await,
-                Entry::Dns => dns::serve(self, stream).await,
-                Entry::Transparent => match dialled {
+            match kind {
+                ListenerKind::Proxy => proxy::serve(self, stream).await,
+                ListenerKind::Dns => dns::serve(self, stream).await,
+                ListenerKind::Transparent => match dialled {
                     Some(dialled) => transparent::serve(self, stream, dialled).await,
                     None => drop(stream),
                 },
             }
         };
-        // Whatever a connection is at then, dropping it ends it.
+        // Dropping the future closes the connection, whatever it is doing.
         tokio::select! {
             _ = tokio::time::timeout(self.shared.limits.lifetime, served) => {}
-            () = place.ended() => {}
+            () = slot.ended() => {}
         }
     }
 }
@@ -201,7 +218,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Nothing here leaves what it guards half-changed.
+/// A panic leaves no state here half changed, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

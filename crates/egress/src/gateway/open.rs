@@ -1,4 +1,4 @@
-//! Decide, resolve, check, record, dial. In this order, and nowhere else.
+//! Decide, resolve, check, record, dial: in this order, and nowhere else.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::meter::{Meter, Ticket};
-use super::{Gateway, lock};
+use super::{Gateway, lock, redact};
 use crate::decision::{Decision, Protocol, Reason};
 use crate::record::Decided;
 use crate::rules::RuleSet;
 
-/// How long one of several addresses may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long to wait for one of several addresses.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection that was allowed and made.
 pub(super) struct Opened {
@@ -26,7 +26,7 @@ pub(super) struct Opened {
 }
 
 impl Gateway {
-    /// A connection to the host, or the decision that says why not.
+    /// A connection to the host, or the decision that denies it.
     pub(super) async fn open(
         &self,
         host: &Host,
@@ -36,7 +36,7 @@ impl Gateway {
         let rules = self.shared.rules.current();
         let decision = rules.decide(host, port, protocol);
         if !decision.allowed {
-            return Err(self.denied(decision));
+            return Err(self.record_denied(decision));
         }
         let found = match host {
             Host::Address(address) => Ok(vec![*address]),
@@ -45,17 +45,17 @@ impl Gateway {
         let addresses = match found {
             Ok(addresses) => addresses,
             Err(reason @ Reason::Unresolved(_)) => {
-                let ticket = self.allowed(decision, None, Meter::new())?;
+                let ticket = self.record_opened(decision, None, Meter::new())?;
                 ticket.ends(reason.clone());
                 return Err(ticket.decision.but(reason));
             }
-            Err(reason) => return Err(self.denied(decision.but(reason))),
+            Err(reason) => return Err(self.record_denied(decision.but(reason))),
         };
-        let ticket = self.allowed(decision, addresses.first().copied(), Meter::new())?;
+        let ticket = self.record_opened(decision, addresses.first().copied(), Meter::new())?;
         match self.dial(&addresses, port).await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true);
-                self.bound(&stream);
+                self.limit_socket(&stream);
                 let mut ticket = ticket;
                 ticket.address = Some(address);
                 Ok(Opened { stream, ticket })
@@ -79,25 +79,26 @@ impl Gateway {
         let all = match timeout(self.shared.limits.resolve, lookup).await {
             Ok(Ok(all)) => all,
             Ok(Err(error)) => return Err(Reason::Unresolved(error.to_string())),
-            Err(_) => return Err(Reason::Unresolved("no answer in time".to_owned())),
+            Err(_) => return Err(Reason::Unresolved("no response in time".to_owned())),
         };
-        let mut sound: Vec<IpAddr> = Vec::new();
+        let mut allowed: Vec<IpAddr> = Vec::new();
         let mut refused = Reason::Unresolved("it has no address".to_owned());
         for address in all {
-            // An address is what it says or what it maps; tunnels are dialled as they are.
+            // IPv4-mapped addresses are dialled as IPv4. Other embedded addresses are checked as what
+            // they embed, but dialled as they are.
             let address = match canonical(address) {
                 mapped if address.to_canonical() == mapped => mapped,
                 _ => address,
             };
             match rules.check_address(address, port) {
-                Ok(()) if sound.contains(&address) => {}
-                Ok(()) => sound.push(address),
+                Ok(()) if allowed.contains(&address) => {}
+                Ok(()) => allowed.push(address),
                 Err(reason) => refused = reason,
             }
         }
-        match sound.is_empty() {
+        match allowed.is_empty() {
             true => Err(refused),
-            false => Ok(sound),
+            false => Ok(allowed),
         }
     }
 
@@ -107,7 +108,7 @@ impl Gateway {
         for (tried, address) in addresses.iter().enumerate() {
             let until = match tried + 1 == addresses.len() {
                 true => end,
-                false => end.min(Instant::now() + PATIENCE),
+                false => end.min(Instant::now() + DIAL_TIMEOUT),
             };
             let dial = self.shared.dial.dial(SocketAddr::new(*address, port));
             match timeout_at(until, dial).await {
@@ -119,14 +120,14 @@ impl Gateway {
         Err(last)
     }
 
-    /// Records what is allowed, before it happens. Its end is told when the ticket is dropped.
-    pub(super) fn allowed(
+    /// Records what is allowed, before it happens. Its end is recorded when the ticket is dropped.
+    pub(super) fn record_opened(
         &self,
         decision: Decision,
         address: Option<IpAddr>,
         meter: Arc<Meter>,
     ) -> Result<Ticket, Decision> {
-        let event = self.noted(decision, address)?;
+        let event = self.record_allowed(decision, address)?;
         Ok(Ticket::new(
             self,
             event.id,
@@ -137,8 +138,8 @@ impl Gateway {
         ))
     }
 
-    /// Records what is allowed and over at once.
-    pub(super) fn noted(
+    /// Records what is allowed and has no end of its own.
+    pub(super) fn record_allowed(
         &self,
         decision: Decision,
         address: Option<IpAddr>,
@@ -150,23 +151,43 @@ impl Gateway {
         }
     }
 
-    /// Records what is denied. It stays denied if that fails.
-    pub(super) fn denied(&self, decision: Decision) -> Decision {
-        let event = self.event(decision, None);
+    /// Records a denial. It stays denied if that fails.
+    pub(super) fn record_denied(&self, decision: Decision) -> Decision {
+        self.record_denied_at(decision, None)
+    }
+
+    /// The same for a connection that was open to this address.
+    pub(super) fn record_denied_at(&self, decision: Decision, address: Option<IpAddr>) -> Decision {
+        let event = self.event(decision, address);
         let _ = self.shared.record.decided(&event);
         event.decision
     }
 
-    /// Records that something was asked for that has no canonical form.
-    pub(super) fn malformed(&self, text: &str, protocol: Protocol, reason: Reason) -> Decision {
-        self.denied(Decision {
+    /// Records `count` equal denials.
+    pub(super) fn record_denials(&self, decision: Decision, count: u64) {
+        let event = Decided {
+            count,
+            ..self.event(decision, None)
+        };
+        let _ = self.shared.record.decided(&event);
+    }
+
+    /// Records a request whose target has no canonical form.
+    pub(super) fn record_malformed(
+        &self,
+        text: &str,
+        protocol: Protocol,
+        reason: Reason,
+    ) -> Decision {
+        self.record_denied(Decision {
             allowed: false,
-            host: Err(text.to_owned()),
+            host: Err(redact::host(text)),
             port: None,
             protocol,
             reason,
             rule: None,
             layer: None,
+            raw: false,
             generation: self.shared.rules.current().generation(),
         })
     }
@@ -177,6 +198,7 @@ impl Gateway {
             decision,
             address,
             execution: lock(&self.shared.execution).clone(),
+            count: 1,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A denial, as far as each protocol can carry it.
+//! Tells a client that it was denied, as far as its protocol can express it.
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -15,14 +15,14 @@ use super::{Gateway, Stream};
 use crate::decision::{Decision, Reason};
 
 /// How long a client may take to read a refusal.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// A fatal alert, `access_denied`.
 pub(super) const TLS_ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 49];
 
-/// Says which code it was, in every HTTP answer of the gateway's own.
+/// The reason code, in every HTTP answer of the gateway itself.
 pub(super) const REASON_HEADER: &str = "x-brig-reason";
 
 pub(super) fn status(decision: &Decision) -> StatusCode {
@@ -51,7 +51,7 @@ pub(super) fn answer(decision: &Decision) -> Response<Body> {
     response
 }
 
-/// The same answer as bytes, for a client that was not served by HTTP so far.
+/// The same answer as bytes, for a connection that was not HTTP until now.
 fn answer_bytes(decision: &Decision) -> Vec<u8> {
     let text = format!("{decision}\n");
     let status = status(decision);
@@ -66,8 +66,8 @@ fn answer_bytes(decision: &Decision) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Tells a client that connected without asking, in the language it speaks.
-pub(super) async fn tell<S: Stream>(
+/// Refuses a client that connected without a proxy, in the protocol that it uses.
+pub(super) async fn refuse_in_protocol<S: Stream>(
     gateway: &Gateway,
     mut stream: Prefixed<S>,
     decision: &Decision,
@@ -86,20 +86,20 @@ pub(super) async fn tell<S: Stream>(
         Ok(FirstBytes::Tls) => TLS_ALERT.to_vec(),
         _ => return,
     };
-    say(stream, &answer).await;
+    answer_and_close(stream, &answer).await;
 }
 
-/// Writes, and lets the client read it.
-pub(super) async fn say<S: Stream>(mut stream: Prefixed<S>, answer: &[u8]) {
-    if let Ok(Ok(())) = timeout(PATIENCE, stream.write_all(answer)).await {
-        part(stream).await;
+/// Writes an answer, and gives the client time to read it.
+pub(super) async fn answer_and_close<S: Stream>(mut stream: Prefixed<S>, answer: &[u8]) {
+    if let Ok(Ok(())) = timeout(CLOSE_TIMEOUT, stream.write_all(answer)).await {
+        close_gracefully(stream).await;
     }
 }
 
-/// Ends a connection so that the client can read what was said: closed with bytes unread, it would
-/// be reset.
-pub(super) async fn part<S: Stream>(mut stream: Prefixed<S>) {
-    let parted = async {
+/// Closes a connection so that the client can read the answer. With unread bytes in the socket, the
+/// kernel would send a reset, and the client could lose the answer.
+pub(super) async fn close_gracefully<S: Stream>(mut stream: Prefixed<S>) {
+    let closed = async {
         stream.shutdown().await?;
         let mut rest = 0;
         while rest < 256 * 1024 {
@@ -110,5 +110,5 @@ pub(super) async fn part<S: Stream>(mut stream: Prefixed<S>) {
         }
         Ok::<(), std::io::Error>(())
     };
-    let _ = timeout(PATIENCE, parted).await;
+    let _ = timeout(CLOSE_TIMEOUT, closed).await;
 }

@@ -1,4 +1,8 @@
-//! Moves bytes both ways until one side is done, the rules change, or nothing passes any more.
+//! Copies bytes in both directions until one side is done, the rules no longer allow it, or the
+//! connection is idle.
+//!
+//! Not `tokio::io::copy_bidirectional`: its buffers have a fixed size, and code in the sandbox decides how
+//! many connections there are.
 
 use std::any::Any;
 use std::io;
@@ -12,18 +16,37 @@ use super::splice::splice;
 use super::stream::Prefixed;
 use crate::decision::Reason;
 
-/// Memory for one direction: little at first, more for whoever fills it.
+/// The buffer of one direction: small at first, larger if it is filled.
 const FIRST: usize = 4 * 1024;
 const MOST: usize = 64 * 1024;
 
+pub(super) const IDLE: &str = "no data for too long";
+
 pub(super) async fn relay<S: Stream, U: Stream>(client: Prefixed<S>, upstream: U, ticket: &Ticket) {
-    let meter = &ticket.meter;
+    relay_counting(client, upstream, ticket, &ticket.meter).await;
+}
+
+/// The same, to a stream that counts its bytes itself.
+pub(super) async fn relay_metered<S: Stream, U: Stream>(
+    client: Prefixed<S>,
+    upstream: U,
+    ticket: &Ticket,
+) {
+    relay_counting(client, upstream, ticket, &Meter::new()).await;
+}
+
+async fn relay_counting<S: Stream, U: Stream>(
+    client: Prefixed<S>,
+    upstream: U,
+    ticket: &Ticket,
+    meter: &Meter,
+) {
     let limits = &ticket.gateway.shared.limits;
     let most = MOST.min(ticket.gateway.share());
     tokio::select! {
         _ = both(client, upstream, meter, most) => {}
         () = ticket.revoked() => ticket.ends(Reason::Revoked),
-        () = meter.idle(limits.idle) => ticket.ends(Reason::Limit("nothing passed for too long")),
+        () = ticket.meter.idle(limits.idle) => ticket.ends(Reason::Limit(IDLE)),
     }
 }
 
@@ -33,16 +56,16 @@ async fn both<S: Stream, U: Stream>(
     meter: &Meter,
     most: usize,
 ) -> io::Result<()> {
-    let looked_at = client.take_prefix();
-    upstream.write_all(&looked_at).await?;
-    meter.sent(looked_at.len());
-    drop(looked_at);
+    let inspected = client.take_prefix();
+    upstream.write_all(&inspected).await?;
+    meter.sent(inspected.len());
+    drop(inspected);
     let (sent, received) = (|bytes| meter.sent(bytes), |bytes| meter.received(bytes));
     let sockets = (
         (client.inner_mut() as &mut dyn Any).downcast_mut::<TcpStream>(),
         (&mut upstream as &mut dyn Any).downcast_mut::<TcpStream>(),
     );
-    // Sockets can be joined in the kernel; a relayed stream can't.
+    // Between two sockets the kernel can move the bytes.
     if let (Some(client), Some(upstream)) = sockets {
         let (from_client, to_client) = client.split();
         let (from_upstream, to_upstream) = upstream.split();
@@ -71,7 +94,7 @@ async fn copy(
     to.shutdown().await
 }
 
-/// Copies to the end, or until a buffer of `most` bytes has been filled that often. Whether it was
+/// Copies to the end, or until a buffer of `most` bytes was full `filled` times. Returns whether it was
 /// the end.
 pub(super) async fn copy_until(
     from: &mut (impl AsyncRead + Unpin),

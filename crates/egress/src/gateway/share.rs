@@ -1,5 +1,5 @@
-//! How much memory a connection may fill. Whoever is inside can open many and read from none; what
-//! has come for them waits in buffers of the owner.
+//! Limits the buffers of connections. Code in the sandbox can open many connections and read from none,
+//! and what arrives for them waits in the owner's memory.
 
 use std::any::Any;
 
@@ -8,14 +8,14 @@ use tokio::net::TcpStream;
 
 use super::{Gateway, Stream};
 
-/// So many connections have buffers as large as they can use.
+/// Up to this many connections, buffers are not limited.
 const FREE: usize = 32;
-/// Shared by those beyond, for each kind of buffer: the n-th has an n-th of it.
+/// Shared by all further connections, for each kind of buffer: the n-th gets an n-th of it.
 const SHARED: usize = 16 << 20;
 const LEAST: usize = 16 << 10;
 
 impl Gateway {
-    /// The bytes that a buffer of a connection which is opened now may hold.
+    /// The largest buffer of a connection that is opened now.
     pub(super) fn share(&self) -> usize {
         let shared = &self.shared;
         let open = (shared.limits.connections).saturating_sub(shared.slots.available_permits());
@@ -25,14 +25,14 @@ impl Gateway {
         }
     }
 
-    /// Holds the kernel's buffers of a connection from inside to its share.
-    pub(super) fn bound_stream<S: Stream>(&self, stream: &S) {
+    /// Limits the kernel's buffers of a connection from the sandbox.
+    pub(super) fn limit_stream<S: Stream>(&self, stream: &S) {
         if let Some(socket) = (stream as &dyn Any).downcast_ref() {
-            self.bound(socket);
+            self.limit_socket(socket);
         }
     }
 
-    pub(super) fn bound(&self, socket: &TcpStream) {
+    pub(super) fn limit_socket(&self, socket: &TcpStream) {
         let share = self.share();
         if share < usize::MAX {
             let _ = set_socket_recv_buffer_size(socket, share);

@@ -1,4 +1,4 @@
-//! Moves bytes between two sockets without copying them, once there are many.
+//! Moves bytes between two sockets without copying them to user space, once a connection is busy.
 
 use std::io;
 
@@ -7,14 +7,14 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-use super::place;
 use super::relay::copy_until;
+use super::slots;
 
-/// How often a buffer must have been full before a pipe is worth its two descriptors.
+/// How often a buffer must be full before a pipe is worth its two descriptors.
 const BUSY: usize = 8;
 const PIPE: usize = 1 << 20;
 
-/// Like copying. Most connections never carry enough to get beyond that.
+/// Copies at first, which is all that most connections need.
 pub(super) async fn splice(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -22,11 +22,11 @@ pub(super) async fn splice(
     most: usize,
 ) -> io::Result<()> {
     if !copy_until(&mut from, &mut to, &count, most, BUSY).await? {
-        let room = place::pipe();
+        let permit = slots::pipe();
         let flags = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
-        match room.as_ref().map(|_| pipe_with(flags)) {
+        match permit.as_ref().map(|_| pipe_with(flags)) {
             Some(Ok((reader, writer))) => {
-                // Without the right to a larger one, it stays as it is.
+                // Fails beyond the user's limit for pipes. Then it keeps its default size.
                 let _ = fcntl_setpipe_size(&writer, PIPE);
                 move_all(from.as_ref(), to.as_ref(), &reader, &writer, &count).await?;
             }
@@ -47,7 +47,7 @@ async fn move_all(
 ) -> io::Result<()> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     loop {
-        // The pipe is empty here, so it is the socket that has nothing if this would block.
+        // The pipe is empty here, so EAGAIN can only come from the socket.
         let read = || Ok(rustix::pipe::splice(from, None, writer, None, PIPE, flags)?);
         let mut left = from.async_io(Interest::READABLE, read).await?;
         if left == 0 {

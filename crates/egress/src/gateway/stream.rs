@@ -1,4 +1,4 @@
-//! A stream whose first bytes were looked at.
+//! Streams whose first bytes were inspected, or whose bytes are counted.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::meter::Meter;
 
-/// Gives the bytes that were looked at before all others.
+/// Reads return the inspected bytes first.
 #[derive(Debug)]
 pub(super) struct Prefixed<S> {
     prefix: BytesMut,
@@ -18,48 +18,52 @@ pub(super) struct Prefixed<S> {
 }
 
 impl<S> Prefixed<S> {
-    pub fn new(inner: S, prefix: impl Into<BytesMut>) -> Self {
+    pub(super) fn new(inner: S, prefix: impl Into<BytesMut>) -> Self {
         Self {
             prefix: prefix.into(),
             inner,
         }
     }
 
-    pub fn prefix(&self) -> &[u8] {
+    pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// Puts bytes back that were read too early.
-    pub fn unread(mut self, bytes: &[u8]) -> Self {
+    /// Puts back bytes that were read too early.
+    pub(super) fn unread(mut self, bytes: &[u8]) -> Self {
         let mut all = BytesMut::from(bytes);
         all.extend_from_slice(&self.prefix);
         self.prefix = all;
         self
     }
 
-    pub fn take_prefix(&mut self) -> BytesMut {
+    pub(super) fn take_prefix(&mut self) -> BytesMut {
         std::mem::take(&mut self.prefix)
     }
 
-    pub fn inner_mut(&mut self) -> &mut S {
+    pub(super) fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Lets go of bytes that were understood.
-    pub fn advance(&mut self, bytes: usize) {
+    pub(super) fn into_inner(self) -> S {
+        self.inner
+    }
+
+    /// Drops bytes that were processed.
+    pub(super) fn advance(&mut self, bytes: usize) {
         self.prefix.advance(bytes.min(self.prefix.len()));
     }
 }
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
-    /// Reads more bytes to look at. Zero at the end.
-    pub async fn fill(&mut self) -> io::Result<usize> {
+    /// Reads more bytes to inspect. Zero at the end.
+    pub(super) async fn fill(&mut self) -> io::Result<usize> {
         self.prefix.reserve(2048);
         self.inner.read_buf(&mut self.prefix).await
     }
 
-    /// Reads and forgets.
-    pub async fn drain(&mut self) -> io::Result<usize> {
+    /// Reads and drops.
+    pub(super) async fn drain(&mut self) -> io::Result<usize> {
         self.prefix.clear();
         self.fill().await
     }
@@ -101,7 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     }
 }
 
-/// Counts what goes out and comes in.
+/// Counts sent and received bytes.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
     pub inner: S,

@@ -1,22 +1,19 @@
-//! Connections of programs that know of no proxy.
+//! Connections of programs that don't use a proxy.
 
 use std::net::SocketAddr;
 
-use brig_hosts::Host;
 use bytes::BytesMut;
 
 use super::stream::Prefixed;
-use super::{Gateway, Stream, lock, refuse, tunnel};
+use super::{Gateway, Stream, refuse, tunnel};
 use crate::decision::Protocol;
 
 pub(super) async fn serve<S: Stream>(gateway: &Gateway, stream: S, dialled: SocketAddr) {
     let stream = Prefixed::new(stream, BytesMut::new());
-    let host = match lock(&gateway.shared.pool).name(dialled) {
-        Some(name) => Host::Name(name),
-        None => Host::from(dialled.ip()),
-    };
+    // Held to the end, so that the address keeps its name.
+    let (host, _in_use) = gateway.host_behind(dialled);
     match gateway.open(&host, dialled.port(), Protocol::Tcp).await {
         Ok(opened) => tunnel::serve(gateway, stream, opened).await,
-        Err(decision) => refuse::tell(gateway, stream, &decision).await,
+        Err(decision) => refuse::refuse_in_protocol(gateway, stream, &decision).await,
     }
 }

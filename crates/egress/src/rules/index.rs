@@ -1,28 +1,28 @@
-//! Finds the first rule for a host without looking at the others.
+//! Finds the first rule for a host without testing the others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use brig_hosts::{Host, Pattern, Ports, Rule};
+use brig_hosts::{Host, Pattern, Rule};
 
 use super::LayerKind;
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexedRule {
     pub layer: LayerKind,
     pub rule: Arc<Rule>,
 }
 
-/// Rules by what they are about. Numbers are places in `entries`, in order.
+/// Rules by their pattern. Numbers are indexes of `entries`.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    entries: Vec<Entry>,
+    entries: Vec<IndexedRule>,
     names: HashMap<String, Vec<u32>>,
     below: HashMap<String, Vec<u32>>,
     addresses: HashMap<IpAddr, Vec<u32>>,
-    /// One map for each length that occurs.
+    /// One map for each prefix length that occurs.
     networks: Vec<Networks>,
 }
 
@@ -35,21 +35,21 @@ struct Networks {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
-    Rule(&'a Entry),
+    Rule(&'a IndexedRule),
     /// A rule for the host, but not for this port.
-    OtherPort(&'a Entry),
+    OtherPort(&'a IndexedRule),
     Nothing,
 }
 
 impl<'a> Found<'a> {
-    pub fn rule(self) -> Option<&'a Entry> {
+    pub(super) fn rule(self) -> Option<&'a IndexedRule> {
         match self {
             Found::Rule(entry) => Some(entry),
             _ => None,
         }
     }
 
-    pub fn any(self) -> Option<&'a Entry> {
+    pub(super) fn any(self) -> Option<&'a IndexedRule> {
         match self {
             Found::Rule(entry) | Found::OtherPort(entry) => Some(entry),
             Found::Nothing => None,
@@ -58,7 +58,7 @@ impl<'a> Found<'a> {
 }
 
 impl Index {
-    pub fn new<'a>(rules: impl Iterator<Item = (LayerKind, &'a Rule)>) -> Self {
+    pub(super) fn new<'a>(rules: impl Iterator<Item = (LayerKind, &'a Rule)>) -> Self {
         let mut index = Self::default();
         for (layer, rule) in rules {
             let place = u32::try_from(index.entries.len()).unwrap_or(u32::MAX);
@@ -78,7 +78,7 @@ impl Index {
                     put(&mut index.networks[at].rules, *first, place);
                 }
             }
-            index.entries.push(Entry {
+            index.entries.push(IndexedRule {
                 layer,
                 rule: Arc::new(rule.clone()),
             });
@@ -87,12 +87,12 @@ impl Index {
     }
 
     /// The first rule for this host and port.
-    pub fn find(&self, host: &Host, fits: impl Fn(Ports) -> bool) -> Found<'_> {
+    pub(super) fn find(&self, host: &Host, fits: impl Fn(&Rule) -> bool) -> Found<'_> {
         let mut first: Option<u32> = None;
         let mut other: Option<u32> = None;
         let mut look = |places: Option<&Vec<u32>>| {
             for place in places.into_iter().flatten() {
-                let best = match fits(self.entries[*place as usize].rule.ports()) {
+                let best = match fits(&self.entries[*place as usize].rule) {
                     true => &mut first,
                     false => &mut other,
                 };

@@ -11,10 +11,12 @@ use super::{Layer, RuleSet};
 pub struct Rules(Arc<watch::Sender<Arc<RuleSet>>>);
 
 impl Rules {
+    /// Starts with these rules.
     pub fn new(rules: RuleSet) -> Self {
         Self(Arc::new(watch::Sender::new(Arc::new(rules))))
     }
 
+    /// The rules in force now. Later changes make a new set; this one stays as it is.
     pub fn current(&self) -> Arc<RuleSet> {
         self.0.borrow().clone()
     }

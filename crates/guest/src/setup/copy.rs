@@ -1,4 +1,6 @@
-//! Filling a folder with a copy of another, while nothing else runs that could change either.
+//! Copies a directory. Nothing else runs meanwhile that could change either side.
+//!
+//! `std::fs::copy` and `fs_extra` keep neither holes nor hard links, which a saved workspace may have.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -7,34 +9,35 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps};
+use brig_linux::directory::{names, open_directory};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 const BLOCK: usize = 4096;
 
-/// Files, folders, links, their modes and times. Whatever else there is, is left out.
-pub fn fill(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    let (from, to) = (open_folder(from, c".")?, open_folder(to, c".")?);
+/// Files, directories and links, with modes and times. Special files are left out.
+pub(super) fn fill(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    let (from, to) = (open_directory(from, c".")?, open_directory(to, c".")?);
     let mut copy = Copy {
         root: &to,
         path: Vec::new(),
         linked: HashMap::new(),
         buffer: vec![0; 16 * BLOCK],
     };
-    copy.folder(&from, &to)
+    copy.directory(&from, &to)
 }
 
 struct Copy<'a> {
     root: &'a OwnedFd,
-    /// Of the entry at hand, from the root.
+    /// The path of the current entry, relative to the root.
     path: Vec<u8>,
-    /// Files with several names: their inode there, and the path of the copy.
+    /// Files with hard links: the inode of the original, and the path of the copy.
     linked: HashMap<u64, CString>,
     buffer: Vec<u8>,
 }
 
 impl Copy<'_> {
-    fn folder(&mut self, from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    fn directory(&mut self, from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
         for name in names(from)? {
             let length = self.path.len();
             if length > 0 {
@@ -44,7 +47,7 @@ impl Copy<'_> {
             self.entry(from, to, &name)?;
             self.path.truncate(length);
         }
-        dress(to, &rustix::fs::fstat(from)?)
+        set_metadata(to, &rustix::fs::fstat(from)?)
     }
 
     fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
@@ -52,7 +55,7 @@ impl Copy<'_> {
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
                 rustix::fs::mkdirat(to, name, Mode::RWXU)?;
-                self.folder(&open_folder(from, name)?, &open_folder(to, name)?)
+                self.directory(&open_directory(from, name)?, &open_directory(to, name)?)
             }
             FileType::RegularFile if found.st_nlink > 1 => self.linked_file(from, to, name, &found),
             FileType::RegularFile => self.file(from, to, name, &found),
@@ -73,7 +76,7 @@ impl Copy<'_> {
     ) -> io::Result<()> {
         if let Some(first) = self.linked.get(&found.st_ino) {
             match rustix::fs::linkat(self.root, first, to, name, AtFlags::empty()) {
-                // Too deep for one path: a copy will do.
+                // Too deep for one path. A second copy is good enough.
                 Err(Errno::NAMETOOLONG) => {}
                 linked => return Ok(linked?),
             }
@@ -111,11 +114,11 @@ impl Copy<'_> {
             at = stop;
         }
         to.set_len(u64::try_from(found.st_size).unwrap_or(0))?;
-        dress(&to, found)
+        set_metadata(&to, found)
     }
 
-    /// Zeros stay holes: not every file system tells where it has some, and the copy must not take
-    /// more than what was saved.
+    /// Blocks of zeros become holes: not every file system reports its holes, and the copy must not be
+    /// larger than the original.
     fn write(&self, to: &File, length: usize, at: u64) -> io::Result<()> {
         for (index, block) in self.buffer[..length].chunks(BLOCK).enumerate() {
             if block.iter().any(|byte| *byte != 0) {
@@ -126,23 +129,7 @@ impl Copy<'_> {
     }
 }
 
-fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
-}
-
-fn open_folder(above: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(above, name, flags, Mode::empty())
-}
-
-/// Where data begins and ends, at or after a place.
+/// The next extent with data, at or after an offset.
 fn next_data(file: &File, from: u64) -> io::Result<Option<(u64, u64)>> {
     match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some((
@@ -154,11 +141,11 @@ fn next_data(file: &File, from: u64) -> io::Result<Option<(u64, u64)>> {
     }
 }
 
-fn dress(file: impl std::os::fd::AsFd, found: &Stat) -> io::Result<()> {
+fn set_metadata(file: impl std::os::fd::AsFd, found: &Stat) -> io::Result<()> {
     rustix::fs::fchmod(&file, Mode::from_raw_mode(found.st_mode & 0o777))?;
     let modified = Timespec {
         tv_sec: found.st_mtime,
-        tv_nsec: found.st_mtime_nsec as _,
+        tv_nsec: found.st_mtime_nsec.cast_signed(),
     };
     let times = Timestamps {
         last_access: modified,

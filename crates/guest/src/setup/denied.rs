@@ -1,52 +1,53 @@
-//! The stand-in for programs that may not be run: in a folder of its own under their names, and
-//! over the files that they are.
+//! Puts the stand-in in place of denied programs: in a directory of its own under their names, and
+//! over their files.
 
 use std::os::fd::OwnedFd;
 
 use brig_linux::mount::{NO_DEVICES, NO_SUID, READ_ONLY, set_attributes};
-use brig_wire::Denied;
+use brig_wire::DeniedPrograms;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::mount::OpenTreeFlags;
 
 use super::disk::Disk;
 use super::root::Builder;
 use crate::{Failure, Step};
 
-/// The name of the file itself, in its folder.
+/// The name of the stand-in itself, in its directory.
 const SHIM: &str = ".shim";
 
-pub fn cover(
-    denied: &Denied,
+pub(super) fn cover(
+    denied: &DeniedPrograms,
     shim: &OwnedFd,
     disk: &Disk,
     builder: &Builder<'_>,
 ) -> Result<(), Failure> {
-    disk.make_folder("denied", 0o755)?;
-    let folder = disk.open_folder("denied")?;
-    write(&folder, shim).step("write the stand-in for denied programs")?;
+    disk.make_directory("denied", 0o755)?;
+    let directory = disk.open_directory("denied")?;
+    write(&directory, shim).step("write the stand-in for denied programs")?;
     for name in &denied.names {
-        rustix::fs::linkat(&folder, SHIM, &folder, &**name, AtFlags::empty())
+        rustix::fs::linkat(&directory, SHIM, &directory, &**name, AtFlags::empty())
             .step(format!("name the stand-in {name}"))?;
     }
     let tree = disk.subtree("denied")?;
     set_attributes(&tree, READ_ONLY | NO_SUID | NO_DEVICES, false)
         .step("make the stand-in read-only")?;
     for path in &denied.covered {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let cover = rustix::mount::open_tree(&tree, SHIM, flags).step("clone the stand-in")?;
+        // From an attached mount: before Linux 6.15, a detached one can't be cloned.
+        let cover = disk.subtree(&format!("denied/{SHIM}"))?;
+        set_attributes(&cover, READ_ONLY | NO_SUID | NO_DEVICES, false)
+            .step("make the stand-in read-only")?;
         builder.cover(&cover, path)?;
     }
-    builder.attach(&tree, &denied.folder)
+    builder.attach(&tree, &denied.directory)
 }
 
-/// It can be executed, and not read: there is nothing to copy, and nobody can trace it.
-fn write(folder: &OwnedFd, shim: &OwnedFd) -> rustix::io::Result<()> {
+/// Executable but not readable, so that it can't be copied or traced.
+fn write(directory: &OwnedFd, shim: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(folder, SHIM, flags, Mode::from_raw_mode(0o111))?;
-    let length = usize::try_from(rustix::fs::fstat(shim)?.st_size).unwrap_or(0);
+    let file = rustix::fs::openat(directory, SHIM, flags, Mode::from_raw_mode(0o111))?;
+    let length = u64::try_from(rustix::fs::fstat(shim)?.st_size).unwrap_or(0);
     let mut at = 0;
-    while (at as usize) < length {
-        let left = length - at as usize;
+    while at < length {
+        let left = usize::try_from(length - at).unwrap_or(usize::MAX);
         if rustix::fs::sendfile(&file, shim, Some(&mut at), left)? == 0 {
             return Err(rustix::io::Errno::IO);
         }

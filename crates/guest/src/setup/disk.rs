@@ -2,22 +2,23 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use brig_linux::directory::open_directory_handle;
 use brig_wire::Setup;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use crate::{Failure, Step};
 
-/// Where the new file system is attached while it is built. Any folder that every host has.
+/// Where the file system is attached while the root is assembled. Any directory that every host has.
 const STAGING: &str = "/tmp";
 
 /// The one writable file system.
-pub struct Disk {
+pub(super) struct Disk {
     pub tree: OwnedFd,
 }
 
 impl Disk {
-    pub fn mount(setup: &Setup) -> Result<Self, Failure> {
+    pub(super) fn mount(setup: &Setup) -> Result<Self, Failure> {
         let context =
             rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).step("open tmpfs")?;
         for (key, value) in [
@@ -31,7 +32,10 @@ impl Disk {
                 .step(format!("set tmpfs {key}"))?;
         }
         rustix::mount::fsconfig_create(context.as_fd()).step("create tmpfs")?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        // The time of access of a file tells the owner whether it may have been mapped.
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_STRICTATIME;
         let tree =
             rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
                 .step("mount tmpfs")?;
@@ -39,23 +43,18 @@ impl Disk {
         Ok(Self { tree })
     }
 
-    pub fn make_folder(&self, name: &str, mode: u32) -> Result<(), Failure> {
+    pub(super) fn make_directory(&self, name: &str, mode: u32) -> Result<(), Failure> {
         rustix::fs::mkdirat(&self.tree, name, Mode::from_raw_mode(mode))
             .step(format!("make {name}"))
     }
 
-    pub fn open_folder(&self, name: &str) -> Result<OwnedFd, Failure> {
-        rustix::fs::openat(
-            &self.tree,
-            name,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .step(format!("open {name}"))
+    pub(super) fn open_directory(&self, name: &str) -> Result<OwnedFd, Failure> {
+        open_directory_handle(&self.tree, name).step(format!("open {name}"))
     }
 
-    /// Lets nothing of the folders below show through this one, where the kernel can say so.
-    pub fn hide_lower(&self, name: &str) -> Result<(), Failure> {
+    /// Makes a directory opaque in an overlay, if the kernel supports it: nothing of the lower
+    /// directories shows.
+    pub(super) fn hide_lower(&self, name: &str) -> Result<(), Failure> {
         let path = format!("{STAGING}/{name}");
         let flags = rustix::fs::XattrFlags::empty();
         match rustix::fs::setxattr(path, "user.overlay.opaque", b"y", flags) {
@@ -64,30 +63,30 @@ impl Disk {
         }
     }
 
-    /// A mount of one folder of the disk, not attached anywhere yet.
-    pub fn subtree(&self, name: &str) -> Result<OwnedFd, Failure> {
+    /// A mount of one directory of the disk, not attached anywhere yet.
+    pub(super) fn subtree(&self, name: &str) -> Result<OwnedFd, Failure> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         rustix::mount::open_tree(&self.tree, name, flags).step(format!("clone {name}"))
     }
 
-    pub fn bind_self(&self, name: &str) -> Result<OwnedFd, Failure> {
-        self.make_folder(name, 0o755)?;
+    pub(super) fn bind_self(&self, name: &str) -> Result<OwnedFd, Failure> {
+        self.make_directory(name, 0o755)?;
         let tree = self.subtree(name)?;
         attach_at(&tree, self.tree.as_fd(), name)?;
         Ok(tree)
     }
 
-    /// The folder `name`, which exists, as a writable layer over `lower` (lowest first).
-    pub fn overlay(&self, name: &str, lower: Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
-        for folder in [format!("{name}.work"), format!("{name}.merged")] {
-            self.make_folder(&folder, 0o755)?;
+    /// The existing directory `name` as a writable layer over `lower` (lowest first).
+    pub(super) fn overlay(&self, name: &str, lower: Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
+        for directory in [format!("{name}.work"), format!("{name}.merged")] {
+            self.make_directory(&directory, 0o755)?;
         }
         let mut paths = Vec::new();
         for (index, tree) in lower.iter().enumerate() {
-            let place = format!("{name}.lower{index}");
-            self.make_folder(&place, 0o755)?;
-            attach_at(tree, self.tree.as_fd(), &place)?;
-            paths.push(format!("{STAGING}/{place}"));
+            let lower = format!("{name}.lower{index}");
+            self.make_directory(&lower, 0o755)?;
+            attach_at(tree, self.tree.as_fd(), &lower)?;
+            paths.push(format!("{STAGING}/{lower}"));
         }
         paths.reverse();
         let context =
@@ -96,7 +95,7 @@ impl Disk {
             ("lowerdir", paths.join(":")),
             ("upperdir", format!("{STAGING}/{name}")),
             ("workdir", format!("{STAGING}/{name}.work")),
-            // The only value that goes with `userxattr`.
+            // The only value that is allowed with `userxattr`.
             ("redirect_dir", "nofollow".into()),
             ("metacopy", "off".into()),
         ] {
@@ -114,8 +113,12 @@ impl Disk {
     }
 }
 
-/// Attaches a tree to a name in a folder.
-pub fn attach_at(tree: &OwnedFd, folder: BorrowedFd<'_>, name: &str) -> Result<(), Failure> {
+/// Attaches a mount to a name in a directory.
+pub(super) fn attach_at(
+    tree: &OwnedFd,
+    directory: BorrowedFd<'_>,
+    name: &str,
+) -> Result<(), Failure> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    rustix::mount::move_mount(tree, "", folder, name, flags).step(format!("mount {name}"))
+    rustix::mount::move_mount(tree, "", directory, name, flags).step(format!("mount {name}"))
 }

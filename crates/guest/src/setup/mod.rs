@@ -1,47 +1,56 @@
-//! Assembling the place: identity, namespaces' contents, the root. Runs once, before anything
-//! untrusted; every failure ends the sandbox.
+//! Sets the sandbox up: identity, network, root. Runs once, before anything untrusted. Every failure
+//! ends the sandbox.
 
 mod copy;
 mod denied;
 mod disk;
 mod handoff;
-pub mod network;
+pub(crate) mod network;
 mod root;
+mod routes;
 mod sources;
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use brig_wire::{Hello, Place, Setup};
+use brig_wire::{Hello, Mediation, RootSource, Setup};
 use rustix::io::Errno;
+use rustix::mount::MountPropagationFlags;
 use rustix::process::{DumpableBehavior, Gid, Uid};
+use rustix::thread::CapabilitySet;
 
-use crate::yard::Yard;
+use crate::container_init::ContainerInit;
 use crate::{Failure, Step, confine};
 
-pub fn run(
+pub(crate) fn run(
     hello: &Hello,
     handoff: Option<&OwnedFd>,
     mounts: Vec<OwnedFd>,
-) -> Result<Option<Yard>, Failure> {
+) -> Result<Option<ContainerInit>, Failure> {
     let _ = rustix::thread::set_name(c"brig-guest");
-    let yard = match (&hello.place, handoff) {
-        (Place::Own(setup), Some(handoff)) => {
-            // Neither signals of the caller's terminal nor its job control reach in.
+    let container = match (&hello.root, handoff) {
+        (RootSource::Setup(setup), Some(handoff)) => {
+            // So that signals of the caller's terminal and its job control don't reach the sandbox.
             rustix::process::setsid().step("leave the caller's session")?;
             build(setup, &hello.workspace, handoff, mounts)?;
+            let kept = match hello.confine.mediation {
+                Mediation::None => confine::GUEST_CAPABILITIES,
+                // For the connector.
+                _ => confine::GUEST_CAPABILITIES | CapabilitySet::SYS_PTRACE,
+            };
+            confine::keep_capabilities(kept).step("limit capabilities")?;
             None
         }
-        (Place::Container(container), None) => {
+        (RootSource::Container(container), None) => {
             let watches = !hello.confine.notify.is_empty();
-            Some(Yard::open(container, watches)?)
+            Some(ContainerInit::open(container, watches)?)
         }
-        _ => return Err(io::Error::from(Errno::INVAL)).step("find the place"),
+        _ => return Err(io::Error::from(Errno::INVAL)).step("check the setup"),
     };
-    // The code beside us runs as the same user: it must not read or trace us.
+    // Programs run as the same user. They must not read or trace the guest.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .step("become undumpable")?;
-    Ok(yard)
+    Ok(container)
 }
 
 fn build(
@@ -50,10 +59,13 @@ fn build(
     handoff: &OwnedFd,
     mounts: Vec<OwnedFd>,
 ) -> Result<(), Failure> {
-    // The modes given in the steps are exact.
+    // The modes in the steps are exact.
     rustix::process::umask(rustix::fs::Mode::empty());
-    // Folders of the host are opened with the caller's rights, everything else is done as the
-    // user that the sandbox runs as.
+    // Before anything is cloned: a clone receives the mount events that its original receives.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).step("make mounts private")?;
+    // Host directories are opened with the caller's permissions. Everything else is done as the
+    // sandbox's user.
     let mut inherited: Vec<Option<OwnedFd>> = mounts.into_iter().map(Some).collect();
     let shim = match &setup.denied {
         Some(denied) => Some(sources::take(&mut inherited, denied.shim)?),
@@ -61,22 +73,19 @@ fn build(
     };
     let sources = sources::open_all(setup, inherited)?;
     become_user(setup)?;
-    cap_counts()?;
-    brig_linux::process::loopback_up().step("bring up loopback")?;
-    if let Some(network) = &setup.network {
-        network::open(network, handoff)?;
-    }
+    limit_kernel_objects()?;
+    network::open(&setup.network, handoff)?;
     rustix::system::sethostname(setup.hostname.as_bytes()).step("set the host name")?;
-    root::assemble(setup, sources, shim.as_ref(), workspace, handoff)?;
-    confine::keep_capabilities(confine::GUEST_CAPABILITIES).step("limit capabilities")
+    root::assemble(setup, sources, shim.as_ref(), workspace, handoff)
 }
 
-/// What a sandbox uses of these counts against its caller's own budget outside.
-fn cap_counts() -> Result<(), Failure> {
+/// The kernel also counts these against the limits of the caller on the host.
+fn limit_kernel_objects() -> Result<(), Failure> {
     for (name, most) in [
         ("max_user_namespaces", "0"),
         ("max_net_namespaces", "0"),
-        ("max_inotify_instances", "64"),
+        // A user has 128 by default.
+        ("max_inotify_instances", "16"),
         ("max_inotify_watches", "16384"),
     ] {
         std::fs::write(format!("/proc/sys/user/{name}"), most).step(format!("set {name}"))?;

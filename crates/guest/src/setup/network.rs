@@ -1,41 +1,120 @@
-//! The way out: sockets in this network namespace that are served from outside. Nothing else here
-//! leads anywhere.
+//! The network of the sandbox: listeners that the owner serves, and raw sockets that receive every
+//! packet for another host. No interface leads out.
 
+use std::io::ErrorKind;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, OwnedFd};
 
-use brig_wire::{Door, Network, Transport};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use brig_linux::net;
+use brig_wire::{ListenerSpec, Network, Transport};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto};
 
-use super::handoff;
+use super::{handoff, routes};
 use crate::{Failure, Step};
 
-/// Connections that wait for the outside.
+/// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-pub fn open(network: &Network, out: &OwnedFd) -> Result<(), Failure> {
-    let (first, bits) = network.range;
-    brig_linux::process::add_loopback_range(first, bits).step("add addresses to loopback")?;
-    let doors = listen_on(&network.doors)?;
-    let doors: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
-    handoff::send(out, b'n', &doors)
+/// The kernel's memory that options of one socket may take, and the IPv4 multicast groups that it may join. No limit
+/// counts what they take.
+const LIMITS: [(&str, &str); 2] = [
+    ("core/optmem_max", "8192"),
+    ("ipv4/igmp_max_memberships", "4"),
+];
+
+/// What kind of descriptors a handed-out message contains.
+const LISTENERS: u8 = b'n';
+const FREE: u8 = b'f';
+const SINK: u8 = b's';
+
+pub(crate) fn open(network: &Network, out: &OwnedFd) -> Result<(), Failure> {
+    limit_options()?;
+    brig_linux::process::loopback_up().step("bring up loopback")?;
+    if let Some(address) = network.address {
+        brig_linux::process::add_loopback_address(address).step("add an address to loopback")?;
+    }
+    routes::add().step("add routes")?;
+    hand_out(out, SINK, &sink()?)?;
+    let listeners = listen_on(&network.listeners)?;
+    for (listener, socket) in network.listeners.iter().zip(&listeners) {
+        if listener.address == [0; 4] {
+            net::set_transparent(socket).step("listen on any address")?;
+        }
+    }
+    hand_out(out, LISTENERS, &listeners)?;
+    if network.free > 0 {
+        let free = (0..network.free)
+            .map(|_| free())
+            .collect::<Result<Vec<_>, _>>();
+        hand_out(out, FREE, &free?)?;
+    }
+    Ok(())
 }
 
-pub fn listen_on(doors: &[Door]) -> Result<Vec<OwnedFd>, Failure> {
-    let listen = |door: &Door| listen(door).step(format!("listen on port {}", door.port));
-    doors.iter().map(listen).collect()
+/// Before Linux 6.8 the whole machine has one limit, which is usually 20 KiB.
+fn limit_options() -> Result<(), Failure> {
+    for (name, most) in LIMITS {
+        match std::fs::write(format!("/proc/sys/net/{name}"), most) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done.step(format!("set {name}"))?,
+        }
+    }
+    Ok(())
 }
 
-fn listen(door: &Door) -> rustix::io::Result<OwnedFd> {
-    let kind = match door.transport {
+fn hand_out(out: &OwnedFd, what: u8, sockets: &[OwnedFd]) -> Result<(), Failure> {
+    let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    handoff::send(out, what, &sockets)
+}
+
+/// Raw sockets that receive a copy of every packet. The owner filters them.
+fn sink() -> Result<Vec<OwnedFd>, Failure> {
+    let mut sockets = Vec::new();
+    for family in [AddressFamily::INET, AddressFamily::INET6] {
+        for protocol in [ipproto::TCP, ipproto::UDP] {
+            match socket(family, SocketType::RAW, Some(protocol)) {
+                Ok(socket) => sockets.push(socket),
+                // A kernel without IPv6.
+                Err(Errno::AFNOSUPPORT) if family == AddressFamily::INET6 => {}
+                Err(error) => return Err(error).step("watch packets"),
+            }
+        }
+    }
+    Ok(sockets)
+}
+
+fn free() -> Result<OwnedFd, Failure> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).step("make a socket")?;
+    net::set_transparent(&socket).step("listen on any address")?;
+    Ok(socket)
+}
+
+fn socket(
+    family: AddressFamily,
+    kind: SocketType,
+    protocol: Option<Protocol>,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, kind, flags, protocol)
+}
+
+pub(crate) fn listen_on(listeners: &[ListenerSpec]) -> Result<Vec<OwnedFd>, Failure> {
+    let listen = |listener: &ListenerSpec| {
+        listen(listener).step(format!("listen on port {}", listener.port))
+    };
+    listeners.iter().map(listen).collect()
+}
+
+fn listen(listener: &ListenerSpec) -> rustix::io::Result<OwnedFd> {
+    let kind = match listener.transport {
         Transport::Tcp => SocketType::STREAM,
         Transport::Udp => SocketType::DGRAM,
     };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::INET, kind, flags, None)?;
-    let address = SocketAddrV4::new(door.address.into(), door.port);
+    let socket = socket(AddressFamily::INET, kind, None)?;
+    let address = SocketAddrV4::new(listener.address.into(), listener.port);
     rustix::net::bind(&socket, &address)?;
-    if door.transport == Transport::Tcp {
+    if listener.transport == Transport::Tcp {
         rustix::net::listen(&socket, BACKLOG)?;
     }
     Ok(socket)

@@ -1,17 +1,18 @@
-//! The root of the sandbox: one size-capped tmpfs for everything writable, and on it a skeleton
-//! that the host's folders are attached to.
+//! The root of the sandbox: one tmpfs of limited size for everything writable, and on it the mount
+//! points for host directories.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use brig_linux::mount::{READ_ONLY, set_attributes};
-use brig_wire::{Setup, Step as SetupStep};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use brig_linux::directory::{open_beneath, open_directory_handle};
+use brig_linux::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY, set_attributes};
+use brig_wire::{Setup, SetupStep};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
 use super::disk::{Disk, attach_at};
@@ -19,15 +20,13 @@ use super::sources::Sources;
 use super::{copy, denied, handoff};
 use crate::{Failure, Step, proc};
 
-pub fn assemble(
+pub(super) fn assemble(
     setup: &Setup,
     mut sources: Sources,
     shim: Option<&OwnedFd>,
     workspace: &str,
     handoff: &OwnedFd,
 ) -> Result<(), Failure> {
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private).step("make mounts private")?;
     let disk = Disk::mount(setup)?;
     let root = match &setup.rootfs {
         Some(_) => {
@@ -43,7 +42,8 @@ pub fn assemble(
     if let (Some(denied), Some(shim)) = (&setup.denied, shim) {
         denied::cover(denied, shim, &disk, &builder)?;
     }
-    // While the host's /proc is still in sight: the kernel allows a new one only then.
+    // Before the host's /proc is unmounted: the kernel allows a new procfs only while a complete one is
+    // visible.
     builder.attach(&proc::fresh()?, "/proc")?;
     if setup.read_only_root {
         set_attributes(&root, READ_ONLY, false).step("make the root read-only")?;
@@ -59,17 +59,17 @@ fn next(sources: &mut Sources) -> Result<OwnedFd, Failure> {
         .step("take an opened source")
 }
 
-/// A root that was given, under a layer of our own. The places for mounts are made in that layer
-/// before it is mounted: the root may belong to somebody in whose folders we can make nothing, and
-/// whatever it has in their stead, such as a link, is out of the way.
+/// A given root under a writable layer. Mount points are created in that layer before it is mounted:
+/// the guest may have no permission to create them in the given root, and if the root has something
+/// else at their paths, such as a link, the layer covers it.
 fn given_root(
     disk: &Disk,
     given: OwnedFd,
     setup: &Setup,
     sources: &Sources,
 ) -> Result<OwnedFd, Failure> {
-    disk.make_folder("root", 0o755)?;
-    let layer = disk.open_folder("root")?;
+    disk.make_directory("root", 0o755)?;
+    let layer = disk.open_directory("root")?;
     let names = Builder::new(disk, &layer, true);
     let mut sources = sources.iter();
     for step in &setup.steps {
@@ -79,50 +79,49 @@ fn given_root(
                     .next()
                     .ok_or(rustix::io::Errno::BADF)
                     .step("find a source")?;
-                names.place(source, target)?;
+                names.make_mount_point(source, target)?;
             }
             SetupStep::Overlay { lower, target, .. } => {
                 sources.by_ref().take(lower.len()).for_each(drop);
-                names.folder(target, 0o755)?;
+                names.directory(target, 0o755)?;
             }
             SetupStep::Copy { target, .. } => {
                 sources.next();
-                names.folder(target, 0o755)?;
+                names.directory(target, 0o755)?;
             }
-            SetupStep::Private { target, .. } => drop(names.folder(target, 0o755)?),
-            SetupStep::Folder { path, mode } => drop(names.folder(path, *mode)?),
-            SetupStep::Pts => drop(names.folder("/dev/pts", 0o755)?),
+            SetupStep::Private { target, .. } => drop(names.directory(target, 0o755)?),
+            SetupStep::Directory { path, mode } => drop(names.directory(path, *mode)?),
+            SetupStep::Pts => drop(names.directory("/dev/pts", 0o755)?),
             SetupStep::File { path, .. } => drop(names.file(path)?),
-            SetupStep::Symlink { .. } => {}
+            SetupStep::Symlink { .. } | SetupStep::Hide { .. } | SetupStep::Pin { .. } => {}
         }
     }
-    names.folder("/proc", 0o755)?;
+    names.directory("/proc", 0o755)?;
     if let Some(denied) = &setup.denied {
-        names.folder(&denied.folder, 0o755)?;
+        names.directory(&denied.directory, 0o755)?;
     }
     disk.hide_lower("root/dev")?;
     disk.overlay("root", vec![given])
 }
 
-/// Swaps the roots and lets the host's tree go.
+/// Makes this the root, and unmounts the host's tree.
 fn enter(root: &OwnedFd) -> Result<(), Failure> {
     rustix::process::fchdir(root).step("enter the root")?;
     rustix::process::pivot_root(".", ".").step("pivot the root")?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH).step("let the old root go")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).step("detach the old root")?;
     rustix::process::chdir("/").step("enter the root")
 }
 
-/// Gives the outside a view of the writable file system and of the private workspace, to measure
-/// and to save them.
+/// Hands the writable file system and the workspace to the owner, to measure and to save them.
 fn hand_out(
     disk: &Disk,
     builder: &Builder<'_>,
     workspace: &str,
     handoff: &OwnedFd,
 ) -> Result<(), Failure> {
-    let saved = match disk.open_folder("workspace") {
+    let saved = match disk.open_directory("workspace") {
         Ok(private) => Rc::new(private),
-        Err(_) => builder.folder(workspace, 0o755)?,
+        Err(_) => builder.directory(workspace, 0o755)?,
     };
     handoff::send(handoff, b'd', &[disk.tree.as_fd(), saved.as_fd()])
 }
@@ -130,10 +129,12 @@ fn hand_out(
 pub(super) struct Builder<'a> {
     disk: &'a Disk,
     root: &'a OwnedFd,
-    /// Whether the root was given, and so may hold names already.
+    /// Whether the root was given, and so may contain files already.
     given: bool,
-    /// Folders that are open already.
-    folders: RefCell<HashMap<String, Rc<OwnedFd>>>,
+    /// Open directories, by path.
+    directories: RefCell<HashMap<String, Rc<OwnedFd>>>,
+    /// Whether the empty file and directory for hiding were created.
+    covers: Cell<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -142,19 +143,20 @@ impl<'a> Builder<'a> {
             disk,
             root,
             given,
-            folders: RefCell::default(),
+            directories: RefCell::default(),
+            covers: Cell::new(false),
         }
     }
 
     fn step(&self, step: &SetupStep, sources: &mut Sources) -> Result<(), Failure> {
         match step {
-            SetupStep::Folder { path, mode } => self.folder(path, *mode).map(drop),
+            SetupStep::Directory { path, mode } => self.directory(path, *mode).map(drop),
             SetupStep::File { path, content } => {
                 write_all(&self.file(path)?, content).step(format!("write {path}"))
             }
             SetupStep::Symlink { path, target } => {
                 let (above, name) = split(path);
-                match rustix::fs::symlinkat(target, &*self.folder(above, 0o755)?, name) {
+                match rustix::fs::symlinkat(target, &*self.directory(above, 0o755)?, name) {
                     Err(rustix::io::Errno::EXIST) if self.given => Ok(()),
                     made => made.step(format!("link {path}")),
                 }
@@ -162,7 +164,7 @@ impl<'a> Builder<'a> {
             SetupStep::Bind { target, .. } => self.attach(&next(sources)?, target),
             SetupStep::Device { path } => self.attach(&next(sources)?, path),
             SetupStep::Private { name, target, mode } => {
-                self.disk.make_folder(name, *mode)?;
+                self.disk.make_directory(name, *mode)?;
                 self.attach(&self.disk.subtree(name)?, target)
             }
             SetupStep::Overlay {
@@ -174,16 +176,18 @@ impl<'a> Builder<'a> {
                     .iter()
                     .map(|_| next(sources))
                     .collect::<Result<_, _>>()?;
-                self.disk.make_folder(name, 0o755)?;
+                self.disk.make_directory(name, 0o755)?;
                 let merged = self.disk.overlay(name, lower)?;
                 self.attach(&merged, target)
             }
             SetupStep::Copy { name, target, .. } => {
-                self.disk.make_folder(name, 0o755)?;
-                copy::fill(&next(sources)?, &self.disk.open_folder(name)?)
+                self.disk.make_directory(name, 0o755)?;
+                copy::fill(&next(sources)?, &self.disk.open_directory(name)?)
                     .step("copy the saved files")?;
                 self.attach(&self.disk.subtree(name)?, target)
             }
+            SetupStep::Hide { path, identity } => self.hide(path, *identity),
+            SetupStep::Pin { path, identity } => self.pin(path, *identity),
             SetupStep::Pts => self.pts(),
         }
     }
@@ -204,60 +208,55 @@ impl<'a> Builder<'a> {
         self.attach(&tree, "/dev/pts")
     }
 
-    /// Opens a folder below the root, making it and those above it where they are missing. A link
-    /// on the way is refused: the root may be a stranger's.
-    fn folder(&self, path: &str, mode: u32) -> Result<Rc<OwnedFd>, Failure> {
+    /// Opens a directory below the root, and creates it and its parents if they are missing. A link in
+    /// the path is refused, because a given root is not trusted.
+    fn directory(&self, path: &str, mode: u32) -> Result<Rc<OwnedFd>, Failure> {
         let path = path.trim_matches('/');
-        if let Some(folder) = self.folders.borrow().get(path) {
-            return Ok(Rc::clone(folder));
+        if let Some(known) = self.directories.borrow().get(path) {
+            return Ok(Rc::clone(known));
         }
-        let folder = match split(path) {
-            (_, "") => self.open(self.root, "."),
+        let directory = match split(path) {
+            (_, "") => open_directory_handle(self.root, "."),
             (above, name) => {
-                let above = self.folder(above, 0o755)?;
+                let above = self.directory(above, 0o755)?;
                 match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(mode)) {
-                    Ok(()) | Err(rustix::io::Errno::EXIST) => self.open(&above, name),
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => open_directory_handle(&above, name),
                     Err(error) => Err(error),
                 }
             }
         };
-        let folder = Rc::new(folder.step(format!("make /{path}"))?);
-        self.folders
+        let directory = Rc::new(directory.step(format!("make /{path}"))?);
+        self.directories
             .borrow_mut()
-            .insert(path.to_owned(), Rc::clone(&folder));
-        Ok(folder)
-    }
-
-    fn open(&self, above: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(above, name, flags, Mode::empty())
+            .insert(path.to_owned(), Rc::clone(&directory));
+        Ok(directory)
     }
 
     fn file(&self, path: &str) -> Result<OwnedFd, Failure> {
         let (above, name) = split(path);
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (above, mode) = (self.folder(above, 0o755)?, Mode::from_raw_mode(0o644));
+        let (above, mode) = (self.directory(above, 0o755)?, Mode::from_raw_mode(0o644));
         rustix::fs::openat(&above, name, flags | OFlags::TRUNC, mode).step(format!("make {path}"))
     }
 
-    /// Makes a folder or a file for a tree to be attached to.
-    fn place(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
+    /// Creates the mount point for a file or directory.
+    fn make_mount_point(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
         let stat = rustix::fs::fstat(tree).step(format!("look at {target}"))?;
         if FileType::from_raw_mode(stat.st_mode).is_dir() {
-            self.folder(target, 0o755).map(drop)
+            self.directory(target, 0o755).map(drop)
         } else {
             self.file(target).map(drop)
         }
     }
 
-    /// Attaches a tree, making the place for it where there is none.
+    /// Attaches a mount, and creates its mount point.
     pub(super) fn attach(&self, tree: &OwnedFd, target: &str) -> Result<(), Failure> {
-        self.place(tree, target)?;
+        self.make_mount_point(tree, target)?;
         let (above, name) = split(target);
-        attach_at(tree, self.folder(above, 0o755)?.as_fd(), name)?;
-        // What was opened there before lies under the mount now.
+        attach_at(tree, self.directory(above, 0o755)?.as_fd(), name)?;
+        // Descriptors that were opened there before refer to what is now below the mount.
         let path = target.trim_matches('/');
-        self.folders.borrow_mut().retain(|known, _| {
+        self.directories.borrow_mut().retain(|known, _| {
             known
                 .strip_prefix(path)
                 .is_none_or(|rest| !(rest.is_empty() || rest.starts_with('/')))
@@ -267,12 +266,11 @@ impl<'a> Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Covers a file by another. What is not there needs no cover.
-    pub(super) fn cover(&self, tree: &OwnedFd, path: &str) -> Result<(), Failure> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-        let inside = path.trim_start_matches('/');
-        let found = match rustix::fs::openat2(self.root, inside, flags, Mode::empty(), resolve) {
+    /// Covers a file with another. A missing file needs no cover.
+    pub(super) fn cover(&self, tree: &OwnedFd, path: &[u8]) -> Result<(), Failure> {
+        let inside = path.strip_prefix(b"/").unwrap_or(path);
+        let path = String::from_utf8_lossy(path);
+        let found = match open_beneath(self.root, inside, OFlags::PATH, Mode::empty()) {
             Ok(found) => found,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
             Err(error) => return Err(error).step(format!("find {path}")),
@@ -287,7 +285,77 @@ impl Builder<'_> {
     }
 }
 
-/// The folder of a path, and the name in it.
+impl Builder<'_> {
+    /// Covers a mounted file or directory with an empty one. Fails if it is not there any more: it could
+    /// have been renamed, and would be visible under the new name.
+    fn hide(&self, path: &[u8], identity: (u64, u64)) -> Result<(), Failure> {
+        let name = String::from_utf8_lossy(path);
+        let (found, stat) = self.checked(path, identity, "hide")?;
+        let cover = match FileType::from_raw_mode(stat.st_mode).is_dir() {
+            true => "empty/directory",
+            false => "empty/file",
+        };
+        self.make_covers()?;
+        // From an attached mount: before Linux 6.15, a detached one can't be cloned.
+        let cover = self.disk.subtree(cover)?;
+        set_attributes(&cover, READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC, false)
+            .step("make a cover read-only")?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(&cover, "", &found, "", flags).step(format!("hide {name}"))
+    }
+
+    /// Makes a directory a mount point, with all mounts below it.
+    fn pin(&self, path: &[u8], identity: (u64, u64)) -> Result<(), Failure> {
+        let name = String::from_utf8_lossy(path);
+        let (found, _) = self.checked(path, identity, "pin")?;
+        let clone = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = rustix::mount::open_tree(&found, "", clone).step(format!("clone {name}"))?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(&tree, "", &found, "", flags).step(format!("pin {name}"))
+    }
+
+    /// Opens what the plan has found in a mount. If the last component is a link, the link itself.
+    fn checked(
+        &self,
+        path: &[u8],
+        identity: (u64, u64),
+        purpose: &str,
+    ) -> Result<(OwnedFd, Stat), Failure> {
+        let name = String::from_utf8_lossy(path);
+        let inside = path.strip_prefix(b"/").unwrap_or(path);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        let found = rustix::fs::openat2(self.root, inside, flags, Mode::empty(), resolve)
+            .step(format!("find {name} to {purpose} it"))?;
+        let stat = rustix::fs::fstat(&found).step(format!("look at {name}"))?;
+        if (stat.st_dev, stat.st_ino) != identity {
+            return Err(std::io::Error::from(Errno::STALE)).step(format!(
+                "{purpose} {name}: it is no longer what was checked"
+            ));
+        }
+        Ok((found, stat))
+    }
+
+    fn make_covers(&self) -> Result<(), Failure> {
+        if self.covers.get() {
+            return Ok(());
+        }
+        self.disk.make_directory("empty", 0o755)?;
+        self.disk.make_directory("empty/directory", 0o555)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o444);
+        rustix::fs::openat(&self.disk.tree, "empty/file", flags, mode).step("make a cover")?;
+        self.covers.set(true);
+        Ok(())
+    }
+}
+
+/// The parent of a path, and its last component.
 fn split(path: &str) -> (&str, &str) {
     let path = path.trim_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))

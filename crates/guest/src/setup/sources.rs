@@ -1,21 +1,21 @@
-//! Folders and files of the host, opened before the host's tree is left.
+//! Host files and directories, opened before `pivot_root`.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use brig_linux::mount::{NO_DEVICES, NO_SUID, READ_ONLY};
-use brig_wire::{Setup, Source, Step as SetupStep};
+use brig_wire::{MountSource, Setup, SetupStep};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::OpenTreeFlags;
 
 use crate::{Failure, Step};
 
-/// Detached copies of everything the steps name, in the order of the steps.
-pub type Sources = VecDeque<OwnedFd>;
+/// A detached mount for every source of the steps, in their order.
+pub(super) type Sources = VecDeque<OwnedFd>;
 
-/// One of the descriptors that this program was started with.
-pub fn take(inherited: &mut [Option<OwnedFd>], index: u32) -> Result<OwnedFd, Failure> {
+/// Takes one of the inherited descriptors.
+pub(super) fn take(inherited: &mut [Option<OwnedFd>], index: u32) -> Result<OwnedFd, Failure> {
     inherited
         .get_mut(index as usize)
         .and_then(Option::take)
@@ -23,14 +23,16 @@ pub fn take(inherited: &mut [Option<OwnedFd>], index: u32) -> Result<OwnedFd, Fa
         .step(format!("take inherited descriptor {index}"))
 }
 
-pub fn open_all(setup: &Setup, mut inherited: Vec<Option<OwnedFd>>) -> Result<Sources, Failure> {
-    let mut open = |source: &Source, attributes: u64| -> Result<OwnedFd, Failure> {
+pub(super) fn open_all(
+    setup: &Setup,
+    mut inherited: Vec<Option<OwnedFd>>,
+) -> Result<Sources, Failure> {
+    let mut open = |source: &MountSource, attributes: u64| -> Result<OwnedFd, Failure> {
         let tree = match source {
-            Source::Path { path, identity } => open_path(path, *identity)?,
-            Source::Mount(index) => take(&mut inherited, *index)?,
+            MountSource::Path { path, identity } => open_path(path, *identity)?,
+            MountSource::Mount(index) => take(&mut inherited, *index)?,
         };
-        brig_linux::mount::set_attributes(&tree, attributes, true)
-            .step(format!("restrict {source:?}"))?;
+        brig_linux::mount::restrict(&tree, attributes).step(format!("restrict {source:?}"))?;
         Ok(tree)
     };
     let mut sources = Sources::new();
@@ -54,7 +56,7 @@ pub fn open_all(setup: &Setup, mut inherited: Vec<Option<OwnedFd>>) -> Result<So
                 sources.push_back(open(source, READ_ONLY | NO_SUID | NO_DEVICES)?);
             }
             SetupStep::Device { path } => {
-                let source = Source::Path {
+                let source = MountSource::Path {
                     path: path.clone(),
                     identity: None,
                 };
@@ -66,7 +68,7 @@ pub fn open_all(setup: &Setup, mut inherited: Vec<Option<OwnedFd>>) -> Result<So
     Ok(sources)
 }
 
-/// Opens without following any link, and makes sure that it is what was checked.
+/// Opens without following any link, and verifies that it is what the owner has checked.
 fn open_path(path: &str, identity: Option<(u64, u64)>) -> Result<OwnedFd, Failure> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -76,7 +78,7 @@ fn open_path(path: &str, identity: Option<(u64, u64)>) -> Result<OwnedFd, Failur
         let stat = rustix::fs::fstat(&found).step(format!("look at {path}"))?;
         if (stat.st_dev, stat.st_ino) != (device, inode) {
             return Err(io::Error::from(rustix::io::Errno::STALE))
-                .step(format!("open {path}: it is no longer what was checked"));
+                .step(format!("open {path}: it was replaced after it was checked"));
         }
     }
     let tree = OpenTreeFlags::OPEN_TREE_CLONE

@@ -133,6 +133,20 @@ fn the_program_says_what_the_rules_say() {
     }
 }
 
+/// The kernel translates a filter at each start, instruction by instruction.
+#[test]
+fn what_segments_have_in_common_is_there_once() {
+    let rules = rules();
+    let segments = segments(Arch::X86_64, &rules, Action::Errno(38));
+    let program = compile(Arch::X86_64, &rules, Action::Errno(38));
+    let whole: usize = segments.iter().map(|(_, code)| code.len() + 1).sum();
+    assert!(
+        program.len() < whole * 3 / 4,
+        "{} of {whole}",
+        program.len()
+    );
+}
+
 #[test]
 fn another_compiler_agrees() {
     // seccompiler has one action for all matches, so only the allowing rules are compared.
@@ -205,4 +219,89 @@ fn theirs(rules: &[Rule]) -> Vec<u64> {
         .iter()
         .map(|i| instruction(i.code, usize::from(i.jt), usize::from(i.jf), i.k))
         .collect()
+}
+
+/// What the filter that asks says to the calls that could get around it, whatever is in the bits
+/// that the kernel does not look at.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_filter_that_asks_leaves_no_way_around() {
+    let program = crate::notify::exec_filter(true, &[]);
+    let say = |number: i64, first: u64| {
+        let call = Call {
+            number: number as u32,
+            arch: Arch::X86_64.audit_code(),
+            arguments: [first, 0, 0, 0, 0, 0],
+        };
+        run(&program, call)
+    };
+    let (ask, allow) = (Action::Notify.code(), Action::Allow.code());
+    let (absent, denied) = (Action::Errno(22).code(), Action::Errno(1).code());
+    for high in [0, 1 << 32, 1 << 63] {
+        for call in [libc::SYS_execve, libc::SYS_execveat] {
+            assert_eq!(say(call, high | 5), ask);
+        }
+        assert_eq!(say(libc::SYS_arch_prctl, high | 0x1002), ask);
+        for operation in [0, 1, 4, 5] {
+            assert_eq!(say(libc::SYS_seccomp, high | operation), absent);
+        }
+        for operation in [2, 3] {
+            assert_eq!(say(libc::SYS_seccomp, high | operation), allow);
+        }
+        assert_eq!(say(libc::SYS_prctl, high | 22), absent);
+        assert_eq!(say(libc::SYS_prctl, high | 35), denied);
+        assert_eq!(say(libc::SYS_prctl, high | 15), allow);
+        assert_eq!(say(libc::SYS_personality, high | 0x40000), denied);
+        assert_eq!(say(libc::SYS_personality, high | 0x240001), denied);
+        for harmless in [0, 8, 0xffff_ffff] {
+            assert_eq!(say(libc::SYS_personality, high | harmless), allow);
+        }
+    }
+    assert_eq!(say(libc::SYS_brk, 0), ask);
+    assert_eq!(say(libc::SYS_brk, 1 << 32), allow);
+    for other in [libc::SYS_read, libc::SYS_set_tid_address] {
+        assert_eq!(say(other, 0), allow);
+    }
+    // The same calls under the numbers of another ABI don't exist.
+    for call in [520, 545, libc::SYS_seccomp, libc::SYS_execve] {
+        assert_eq!(say(call | i64::from(X32_BIT), 1), Action::Errno(38).code());
+    }
+}
+
+/// What names an address is asked about; what goes where a connection leads is not.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn calls_that_name_an_address_are_asked_about() {
+    let mediated = crate::mediate::MediatedCalls {
+        addresses: true,
+        ..Default::default()
+    };
+    let program = crate::mediate::filter(mediated);
+    let say_of = |number: i64, descriptor: u64, address: u64| {
+        let call = Call {
+            number: number as u32,
+            arch: Arch::X86_64.audit_code(),
+            arguments: [descriptor, 0x1000, 5, 0, address, 16],
+        };
+        run(&program, call)
+    };
+    let say = |number: i64, address: u64| say_of(number, 3, address);
+    let (ask, allow) = (Action::Notify.code(), Action::Allow.code());
+    for call in [libc::SYS_connect, libc::SYS_sendmsg, libc::SYS_sendmmsg] {
+        assert_eq!(say(call, 0), ask);
+    }
+    assert_eq!(say(libc::SYS_sendto, 0), allow);
+    for address in [1, 1 << 32, 1 << 63, u64::MAX] {
+        assert_eq!(say(libc::SYS_sendto, address), ask);
+    }
+    // But for the one that hands out who is asked.
+    let handoff = u64::from(crate::mediate::HANDOFF);
+    for high in [0, 1 << 32] {
+        assert_eq!(say_of(libc::SYS_sendmsg, high | handoff, 0), allow);
+        assert_eq!(say_of(libc::SYS_sendmmsg, high | handoff, 0), ask);
+        assert_eq!(say_of(libc::SYS_sendmsg, high | (handoff - 1), 0), ask);
+    }
+    for call in [libc::SYS_write, libc::SYS_recvmsg, libc::SYS_bind] {
+        assert_eq!(say(call, 1), allow);
+    }
 }

@@ -3,23 +3,27 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use super::{Files, Group, Numbers};
 
-pub const PEAK: &str = "memory.max_usage_in_bytes";
+pub(super) const PEAK: &str = "memory.max_usage_in_bytes";
+pub(super) const CPU: &str = "cpuacct.usage";
 
 /// The folder of each controller's tree that this process is in, if it may make groups there.
 #[derive(Clone, Debug, Default)]
-pub struct Trees {
+pub(crate) struct Trees {
     pub memory: Option<PathBuf>,
     pub pids: Option<PathBuf>,
     pub cpu: Option<PathBuf>,
+    /// Only counts. Often the same tree as the one before.
+    pub cpuacct: Option<PathBuf>,
 }
 
 const PERIOD_US: u64 = 100_000;
 
 impl Trees {
-    pub fn names(&self) -> Vec<&'static str> {
+    pub(crate) fn names(&self) -> Vec<&'static str> {
         [
             ("memory", &self.memory),
             ("pids", &self.pids),
@@ -30,8 +34,8 @@ impl Trees {
         .collect()
     }
 
-    pub fn all(&self) -> Vec<&Path> {
-        [&self.memory, &self.pids, &self.cpu]
+    pub(crate) fn all(&self) -> Vec<&Path> {
+        [&self.memory, &self.pids, &self.cpu, &self.cpuacct]
             .into_iter()
             .flatten()
             .map(PathBuf::as_path)
@@ -39,7 +43,7 @@ impl Trees {
     }
 }
 
-pub fn find(mounts: &str, own: &str) -> Option<Trees> {
+pub(super) fn find(mounts: &str, own: &str) -> Option<Trees> {
     let tree = |controller: &str| {
         let (mount, root) = mounts.lines().find_map(|line| mount_of(line, controller))?;
         let path = own.lines().find_map(|line| {
@@ -61,6 +65,7 @@ pub fn find(mounts: &str, own: &str) -> Option<Trees> {
         memory: tree("memory"),
         pids: tree("pids"),
         cpu: tree("cpu"),
+        cpuacct: tree("cpuacct"),
     };
     (!trees.names().is_empty()).then_some(trees)
 }
@@ -79,13 +84,13 @@ fn mount_of<'a>(line: &'a str, controller: &str) -> Option<(&'a str, &'a str)> {
     Some((left.next()?, root))
 }
 
-pub fn writable(folder: &Path) -> bool {
+pub(super) fn writable(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
         && rustix::fs::statvfs(folder)
             .is_ok_and(|stat| !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group> {
+pub(super) fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group> {
     // Owned from the first folder on, so that a failure in the middle leaves nothing.
     let mut group = Group {
         folders: Vec::new(),
@@ -94,6 +99,7 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
         files: Files::default(),
         numbers,
         name,
+        removed: AtomicBool::new(false),
     };
     if let Some(tree) = &trees.memory {
         let folder = make(&mut group, tree)?;
@@ -122,8 +128,15 @@ pub fn create(trees: &Trees, name: String, numbers: Numbers) -> io::Result<Group
     if let Some(tree) = &trees.cpu {
         let folder = make(&mut group, tree)?;
         fs::write(folder.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
-        let quota = (numbers.cpus * PERIOD_US as f64) as u64;
+        let quota = numbers.cpu_quota(PERIOD_US);
         fs::write(folder.join("cpu.cfs_quota_us"), quota.to_string())?;
+        group.files.cpu = folder.join(CPU);
+    }
+    if let Some(tree) = &trees.cpuacct
+        && !group.files.cpu.exists()
+    {
+        let folder = make(&mut group, tree)?;
+        group.files.cpu = folder.join(CPU);
     }
     Ok(group)
 }

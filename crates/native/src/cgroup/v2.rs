@@ -1,11 +1,14 @@
-//! Version 2: one tree, in which a group either has processes or hands controllers on.
+//! Version 2: one tree, in which a group either has processes or enables controllers for its children.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
 
 use rustix::process::geteuid;
+use tokio::sync::oneshot;
 
 use super::v1::writable;
 use super::{Cgroups, Files, Group, Numbers};
@@ -13,7 +16,14 @@ use super::{Cgroups, Files, Group, Numbers};
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 const PERIOD_US: u64 = 100_000;
 
-pub fn find(mounts: &str, own: &str) -> Option<Cgroups> {
+/// Where no sandbox can write.
+const BUSCTL: [&str; 3] = [
+    "/usr/bin/busctl",
+    "/bin/busctl",
+    "/run/current-system/sw/bin/busctl",
+];
+
+pub(super) fn find(mounts: &str, own: &str) -> Option<Cgroups> {
     let mount = mounts.lines().find_map(mount_point)?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let own = Path::new(mount).join(path.trim_start_matches('/'));
@@ -38,7 +48,7 @@ fn has(file: &Path) -> bool {
         .all(|name| text.split_whitespace().any(|word| word == *name))
 }
 
-/// Looks before it writes: the kernel takes milliseconds even to refuse.
+/// Checks before it writes, because the kernel takes milliseconds even to refuse.
 fn hand_on(folder: &Path) -> bool {
     let control = folder.join("cgroup.subtree_control");
     if !has(&folder.join("cgroup.controllers")) {
@@ -47,8 +57,8 @@ fn hand_on(folder: &Path) -> bool {
     has(&control) || (fs::write(&control, "+memory +pids +cpu").is_ok() && has(&control))
 }
 
-/// Our own group, if it was delegated to us: then we step aside into a leaf of it, because a group
-/// that hands controllers on may have no processes itself.
+/// Our own group, if it was delegated to us. This process moves into a leaf of it, because a group that enables
+/// controllers for its children may have no processes itself.
 fn below_own(own: &Path) -> Option<PathBuf> {
     if !writable(own) || !has(&own.join("cgroup.controllers")) {
         return None;
@@ -56,7 +66,7 @@ fn below_own(own: &Path) -> Option<PathBuf> {
     if hand_on(own) {
         return Some(own.to_owned());
     }
-    // After a start in a group that stepped aside already, the parent is the one to use.
+    // If an ancestor of this process has moved into a leaf already, its parent is the group to use.
     if own.file_name().is_some_and(|name| name == ASIDE)
         && let Some(parent) = own.parent()
         && writable(parent)
@@ -79,7 +89,7 @@ fn below_own(own: &Path) -> Option<PathBuf> {
 
 const ASIDE: &str = "brig.self";
 
-/// Root may use a group of Brig's own at the top.
+/// Root may use a group of its own at the top.
 fn below_root(mount: &Path) -> Option<PathBuf> {
     if !geteuid().is_root() || !writable(mount) || !hand_on(mount) {
         return None;
@@ -92,7 +102,7 @@ fn below_root(mount: &Path) -> Option<PathBuf> {
     hand_on(&base).then_some(base)
 }
 
-pub fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> {
+pub(super) fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> {
     let folder = base.join(&name);
     fs::create_dir(&folder)?;
     let mut group = Group {
@@ -102,6 +112,7 @@ pub fn create(base: &Path, name: String, numbers: Numbers) -> io::Result<Group> 
         tasks: Vec::new(),
         numbers,
         name,
+        removed: AtomicBool::new(false),
     };
     limit(&folder, numbers)?;
     group.start_in = Some(OwnedFd::from(File::open(&folder)?));
@@ -115,7 +126,7 @@ fn limit(folder: &Path, numbers: Numbers) -> io::Result<()> {
         fs::write(swap, "0")?;
     }
     fs::write(folder.join("pids.max"), numbers.processes.to_string())?;
-    let quota = (numbers.cpus * PERIOD_US as f64) as u64;
+    let quota = numbers.cpu_quota(PERIOD_US);
     fs::write(folder.join("cpu.max"), format!("{quota} {PERIOD_US}"))
 }
 
@@ -126,33 +137,54 @@ fn files(folder: &Path) -> Files {
         current: folder.join("memory.current"),
         tcp: None,
         pids_events: folder.join("pids.events"),
+        cpu: folder.join("cpu.stat"),
     }
 }
 
-/// Whether the user's service manager can be asked for a scope. Its own group tells what it can
-/// give; ours may lack a controller only because nothing in it has asked for one yet.
+/// Whether the user's service manager can create a scope. Decided by the controllers of its own group: ours may
+/// lack one only because nothing in it uses it yet.
 fn user_manager(mount: &Path) -> bool {
     let uid = geteuid().as_raw();
     let manager = format!("user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
-    has(&mount.join(manager))
-        && std::env::var_os("XDG_RUNTIME_DIR")
-            .is_some_and(|folder| Path::new(&folder).join("systemd/private").exists())
+    has(&mount.join(manager)) && runtime_directory().join("systemd/private").exists()
 }
 
-/// Asks the user's service manager for a scope around a process, and puts the limits on a group
-/// below it. On the scope itself they would not do: for one program that is killed for want of
-/// memory there, the manager ends the whole scope.
-pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBuf, Files)> {
-    let (unit, pid_text) = (format!("{name}.scope"), pid.to_string());
+/// Where the sockets of the user's service manager are. The variable is often missing: after `su`, in cron, or
+/// in a service.
+fn runtime_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) => folder.into(),
+        None => format!("/run/user/{}", geteuid().as_raw()).into(),
+    }
+}
+
+/// Lets the user's service manager create a scope for a process, and sets the limits on a group below it. Not on
+/// the scope itself: when the OOM killer ends one program of a scope, the manager ends the whole scope.
+///
+/// The request goes on if nobody waits for it any more. A process that dies while the manager moves it leaves a
+/// scope that never had one, which the manager keeps for good, so that scope is stopped.
+pub(super) async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBuf, Files)> {
+    let unit = format!("{name}.scope");
+    let (done, answer) = oneshot::channel();
+    tokio::spawn(async move {
+        let made = make_scope(&unit, pid, numbers).await;
+        let failed = made.is_err();
+        let abandoned = done.send(made).is_err();
+        if failed || abandoned {
+            let _ = busctl(manager_call("StopUnit", &["ss", &unit, "replace"]))?
+                .output()
+                .await;
+        }
+        io::Result::Ok(())
+    });
+    answer.await.map_err(io::Error::other)?
+}
+
+async fn make_scope(unit: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBuf, Files)> {
+    let pid_text = pid.to_string();
     let arguments = [
-        "--user",
-        "call",
-        "org.freedesktop.systemd1",
-        "/org/freedesktop/systemd1",
-        "org.freedesktop.systemd1.Manager",
-        "StartTransientUnit",
         "ssa(sv)a(sa(sv))",
-        &unit,
+        unit,
         "fail",
         "3",
         "PIDs",
@@ -162,14 +194,13 @@ pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBu
         "Delegate",
         "b",
         "true",
-        // Forgotten also when it failed.
+        // So that a failed scope is removed too.
         "CollectMode",
         "s",
         "inactive-or-failed",
         "0",
     ];
-    let output = tokio::process::Command::new("busctl")
-        .args(arguments)
+    let output = busctl(manager_call("StartTransientUnit", &arguments))?
         .output()
         .await?;
     if !output.status.success() {
@@ -178,9 +209,9 @@ pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBu
             "the user's systemd gave no scope: {text}"
         )));
     }
-    // The answer comes before the process has moved.
+    // The manager answers before the process has moved.
     for _ in 0..200 {
-        if let Some(scope) = scope_folder(pid, &unit) {
+        if let Some(scope) = scope_folder(pid, unit) {
             let folder = scope.join("sandbox");
             fs::create_dir(&folder)?;
             fs::write(folder.join("cgroup.procs"), &pid_text)?;
@@ -200,10 +231,62 @@ pub async fn scope(name: &str, pid: u32, numbers: Numbers) -> io::Result<(PathBu
     ))
 }
 
+/// Where the manager puts scopes.
+pub(super) fn scopes() -> Option<PathBuf> {
+    let mounts = brig_linux::mountinfo::read("/proc/self/mountinfo").ok()?;
+    let mount = mounts.lines().find_map(mount_point)?;
+    let uid = geteuid().as_raw();
+    let slice = format!("user.slice/user-{uid}.slice/user@{uid}.service/app.slice");
+    Some(Path::new(mount).join(slice))
+}
+
+/// Stops a scope by the name of its unit. The manager removes its groups.
+pub(super) fn stop_scope(unit: &str) -> io::Result<()> {
+    let mut command = busctl(manager_call("StopUnit", &["ss", unit, "replace"]))?;
+    let output = command.as_std_mut().output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )),
+    }
+}
+
+fn manager_call<'a>(method: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec![
+        "--user",
+        "call",
+        "org.freedesktop.systemd1",
+        "/org/freedesktop/systemd1",
+        "org.freedesktop.systemd1.Manager",
+        method,
+    ];
+    words.extend(arguments);
+    words
+}
+
+/// Not by PATH, and without the caller's environment: PATH may name a directory that code can write,
+/// and this runs outside.
+fn busctl(arguments: Vec<&str>) -> io::Result<tokio::process::Command> {
+    let program = BUSCTL.iter().find(|path| Path::new(path).is_file());
+    let program = program.ok_or_else(|| {
+        io::Error::other(format!(
+            "a scope of the user's systemd needs busctl, which is not at {}; install systemd's \
+             package, or start Brig in a delegated control group",
+            BUSCTL.join(" or ")
+        ))
+    })?;
+    let mut command = tokio::process::Command::new(program);
+    command.env_clear().current_dir("/").stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", runtime_directory());
+    command.args(arguments);
+    Ok(command)
+}
+
 fn scope_folder(pid: u32, unit: &str) -> Option<PathBuf> {
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = brig_linux::mountinfo::read("/proc/self/mountinfo").ok()?;
     let mount = mounts.lines().find_map(mount_point)?;
     path.ends_with(unit)
         .then(|| Path::new(mount).join(path.trim_start_matches('/')))

@@ -1,64 +1,104 @@
-//! Every start of a program in a sandbox, seen from outside. The kernel holds each one until it is
-//! on record here. What the caller says can change while it is read, so nothing is held by this
-//! alone: denied files are covered, and an allowlist is Landlock's.
+//! The gate for commands: decides on and records every start of a program, outside the sandbox. It is
+//! the seccomp supervisor of all executions, so the kernel stops each `execve` until it is answered
+//! here, and each started program until it is recorded.
+//!
+//! In a thread of its own and not in the async runtime: while it waits for a record to be written, no
+//! other task must wait with it, and the kernel's calls block.
 
-mod book;
-mod judge;
+mod attempt_recorder;
+mod decider;
+mod execution;
+mod mediation;
 
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use brig_audit::Command;
-use brig_linux::notify::{Answer, Call, Listener, Waiting};
+use brig_linux::notify::Listener;
+use brig_reason::ReasonCode;
 use brig_sandbox::Attempts;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use book::Book;
-use brig_caller::{Asked, Caller};
-pub use judge::{Judge, SHIM};
-use judge::{Ruling, Verdict};
+use brig_caller::PendingStarts;
+pub(crate) use decider::{CommandDecider, SHIM};
+use execution::WatchedExecution;
 
-/// Where an execution's attempts are told, until it is over.
-type Place = Arc<Mutex<Option<Arc<Attempts>>>>;
+/// The process was gone before its result could be observed.
+const UNCONFIRMED: ReasonCode = ReasonCode::CommandUnconfirmed;
 
-/// The side that executions are announced to. A thread of its own serves the kernel; it ends with
-/// the guest, and without it no program starts.
+/// One execution.
+type ExecutionSlot = Arc<Execution>;
+
+#[derive(Debug)]
+struct Execution {
+    /// Held while a call or a start is decided on. A denied program may end the execution when it is
+    /// killed, and the execution must not be over before that is recorded.
+    deciding: Mutex<()>,
+    /// Empty once it is over.
+    running: Mutex<Option<RunningExecution>>,
+}
+
+#[derive(Debug)]
+struct RunningExecution {
+    /// Where its attempts are recorded.
+    attempts: Arc<Attempts>,
+    starts: PendingStarts<Command>,
+}
+
+/// Executions are announced here. The gate's thread ends with the guest. Without it no program starts,
+/// because the kernel fails calls that nobody can answer.
 #[derive(Debug, Default)]
-pub struct CommandGate {
-    executions: Arc<Mutex<HashMap<u32, Place>>>,
+pub(crate) struct CommandGate {
+    executions: Arc<Mutex<HashMap<u32, ExecutionSlot>>>,
 }
 
 impl CommandGate {
-    /// Serves what the guest hands out from now on.
-    pub fn open(handoff: OwnedFd, judge: Judge) -> io::Result<Self> {
+    /// Serves the listeners that the guest hands out.
+    pub(crate) fn open(handoff: OwnedFd, decider: CommandDecider) -> io::Result<Self> {
+        brig_caller::check_random_addresses()?;
         let gate = Self::default();
-        let mut keeper = Keeper {
+        let mut thread = GateThread {
             handoff,
-            judge,
+            decider,
             executions: Arc::clone(&gate.executions),
             watched: Vec::new(),
         };
         std::thread::Builder::new()
             .name("command gate".into())
             .stack_size(256 * 1024)
-            .spawn(move || while keeper.turn().is_ok_and(|goes_on| goes_on) {})?;
+            .spawn(move || while thread.serve_once().is_ok_and(|goes_on| goes_on) {})?;
         Ok(gate)
     }
 
-    pub fn begins(&self, id: u32, attempts: &Arc<Attempts>) {
-        let place = Arc::new(Mutex::new(Some(Arc::clone(attempts))));
-        lock(&self.executions).insert(id, place);
+    pub(crate) fn begins(&self, id: u32, attempts: &Arc<Attempts>) {
+        let running = RunningExecution {
+            attempts: Arc::clone(attempts),
+            starts: PendingStarts::default(),
+        };
+        let slot = Arc::new(Execution {
+            deciding: Mutex::default(),
+            running: Mutex::new(Some(running)),
+        });
+        lock(&self.executions).insert(id, slot);
     }
 
-    /// Nothing is told of it any more; what is being told has been when this returns.
-    pub fn ends(&self, id: u32) {
-        if let Some(place) = lock(&self.executions).remove(&id) {
-            lock(&place).take();
+    /// When this returns, nothing more is recorded for this execution.
+    pub(crate) fn ends(&self, id: u32) {
+        let slot = lock(&self.executions).remove(&id);
+        let over = slot.and_then(|slot| {
+            let _decided = lock(&slot.deciding);
+            lock(&slot.running).take()
+        });
+        if let Some(RunningExecution { attempts, starts }) = over {
+            for command in starts.into_records() {
+                // If it can't be recorded, that ends the execution.
+                let _ = attempts.command(with_code(command, UNCONFIRMED));
+            }
         }
     }
 }
@@ -67,29 +107,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Keeper {
+struct GateThread {
     handoff: OwnedFd,
-    judge: Judge,
-    executions: Arc<Mutex<HashMap<u32, Place>>>,
-    watched: Vec<Watched>,
+    decider: CommandDecider,
+    executions: Arc<Mutex<HashMap<u32, ExecutionSlot>>>,
+    watched: Vec<WatchedExecution>,
 }
 
-/// One execution.
-struct Watched {
-    listener: Listener,
-    place: Place,
-    book: Book,
-}
-
-impl Keeper {
+impl GateThread {
     /// Waits and serves once. `false`: the guest is gone.
-    fn turn(&mut self) -> io::Result<bool> {
+    fn serve_once(&mut self) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(&self.handoff, PollFlags::IN)];
         let listeners = self.watched.iter();
-        fds.extend(
-            listeners.map(|one| PollFd::from_borrowed_fd(one.listener.as_fd(), PollFlags::IN)),
-        );
-        match rustix::event::poll(&mut fds, None) {
+        fds.extend(listeners.map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
+        let due = self.watched.iter().filter_map(WatchedExecution::due).min();
+        let wait = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let wait = wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs().cast_signed(),
+            tv_nsec: wait.subsec_nanos().into(),
+        });
+        match rustix::event::poll(&mut fds, wait.as_ref()) {
             Err(Errno::INTR) => return Ok(true),
             polled => polled?,
         };
@@ -99,7 +136,7 @@ impl Keeper {
         let mut index = 0;
         for flags in listeners {
             let served = if flags.contains(PollFlags::IN) {
-                self.watched[index].serve(&self.judge).is_ok()
+                self.watched[index].serve(&self.decider).is_ok()
             } else {
                 flags.is_empty()
             };
@@ -109,16 +146,22 @@ impl Keeper {
                 self.watched.remove(index);
             }
         }
+        if due.is_some() {
+            let now = Instant::now();
+            for one in &mut self.watched {
+                one.check_pending(&self.decider, now);
+            }
+        }
         if handoff.contains(PollFlags::IN) {
-            return self.take();
+            return self.take_listener();
         }
         Ok(handoff.is_empty())
     }
 
-    /// Takes the listener of an execution that begins. One that nobody announced is let go, so
-    /// that nothing starts in it.
-    fn take(&mut self) -> io::Result<bool> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    /// Takes the listener of a new execution. The guest is not trusted: the listener of an execution
+    /// that was not announced is closed, so that nothing starts in it.
+    fn take_listener(&mut self) -> io::Result<bool> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
         let mut number = [0; 4];
         let message = rustix::net::recvmsg(
@@ -130,168 +173,27 @@ impl Keeper {
         if message.bytes != number.len() {
             return Ok(false);
         }
-        let descriptor = control.drain().find_map(|message| match message {
-            rustix::net::RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
-            _ => None,
+        let mut descriptors = control.drain().flat_map(|message| match message {
+            rustix::net::RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+            _ => Vec::new(),
         });
-        let place = lock(&self.executions)
+        let (descriptor, connector) = (descriptors.next(), descriptors.next());
+        let slot = lock(&self.executions)
             .get(&u32::from_le_bytes(number))
             .cloned();
-        if let (Some(descriptor), Some(place)) = (descriptor, place) {
+        if let (Some(descriptor), Some(slot)) = (descriptor, slot) {
             let listener = Listener::from(descriptor);
-            listener.wake_in_place();
-            self.watched.push(Watched {
-                listener,
-                place,
-                book: Book::default(),
-            });
+            listener.set_sync_wake_up();
+            self.watched
+                .push(WatchedExecution::new(listener, slot, connector));
         }
         Ok(true)
     }
 }
 
-impl Watched {
-    fn serve(&mut self, judge: &Judge) -> io::Result<()> {
-        let Some(waiting) = self.listener.receive()? else {
-            return Ok(());
-        };
-        let answer = match waiting.call {
-            Call::Exec { .. } => self.exec(judge, &waiting),
-            Call::Started => self.started(judge, &waiting),
-            Call::Other => Answer::Continue,
-        };
-        // Fails only if whoever asked is gone.
-        let _ = self.listener.answer(waiting.id, answer);
-        Ok(())
-    }
-
-    fn exec(&mut self, judge: &Judge, waiting: &Waiting) -> Answer {
-        let caller = Caller::new(waiting.thread);
-        judge.learn(&caller);
-        let (program, file) = (caller.program(), caller.program_file());
-        let Ok(asked) = caller.asked(&waiting.call) else {
-            // It can't be read, so the kernel can't either.
-            return Answer::Errno(Errno::FAULT.raw_os_error());
-        };
-        if !self.listener.waits(waiting.id) {
-            return Answer::Continue;
-        }
-        let running = program.as_deref();
-        let stand_in = running.and_then(|path| Some((path, judge.stand_in(path, file)?)));
-        if let Some((path, denied)) = &stand_in {
-            return self.stood_in(judge, &caller, asked, (path, denied));
-        }
-        if asked.program == brig_sandbox::link::CALLER {
-            self.book.note_caller(&caller, asked.arguments.first());
-            return Answer::Errno(Errno::NOENT.raw_os_error());
-        }
-        let verdict = judge.judge(&caller, &asked);
-        if matches!(verdict.ruling, Ruling::Nothing)
-            || self.book.is_same_search(waiting.thread, &asked, &verdict)
-        {
-            return verdict.answer;
-        }
-        if verdict.stands_in {
-            self.book.expect(waiting.thread, &asked);
-        }
-        let told = self.tell(judge, &caller, asked, running, &verdict);
-        told.map_or(Answer::Errno(Errno::PERM.raw_os_error()), |()| {
-            verdict.answer
-        })
-    }
-
-    /// A stand-in has started and says so. What was asked for before may have been told already;
-    /// what was asked for in a way that could not be seen is told now.
-    fn stood_in(
-        &mut self,
-        judge: &Judge,
-        caller: &Caller,
-        asked: Asked,
-        (program, denied): (&Path, &Verdict),
-    ) -> Answer {
-        if !self.book.was_expected(caller.thread()) {
-            let asked = Asked {
-                program: program.display().to_string(),
-                place: brig_caller::Place::File(program.to_owned()),
-                ..asked
-            };
-            let _ = self.tell(judge, caller, asked, None, denied);
-        }
-        Answer::Errno(Errno::ACCESS.raw_os_error())
-    }
-
-    /// A program has started: under an allowlist, one of those that may. A loader that was started
-    /// by itself would run anything.
-    fn started(&mut self, judge: &Judge, waiting: &Waiting) -> Answer {
-        let caller = Caller::new(waiting.thread);
-        judge.learn(&caller);
-        let (program, file) = (caller.program(), caller.program_file());
-        let Some(verdict) = judge.started(program.as_deref(), file) else {
-            return Answer::Continue;
-        };
-        let asked = Asked {
-            program: program
-                .as_deref()
-                .map_or_else(String::new, |path| path.display().to_string()),
-            place: program.map_or(brig_caller::Place::Unknown, brig_caller::Place::File),
-            file,
-            arguments: caller.arguments(),
-        };
-        if self.listener.waits(waiting.id) {
-            caller.kill();
-            let _ = self.tell(judge, &caller, asked, None, &verdict);
-        }
-        Answer::Errno(Errno::PERM.raw_os_error())
-    }
-
-    fn tell(
-        &mut self,
-        judge: &Judge,
-        caller: &Caller,
-        mut asked: Asked,
-        parent: Option<&Path>,
-        verdict: &Verdict,
-    ) -> brig_sandbox::Result<()> {
-        // A search that meets nothing in its first folder may go on to a file.
-        let searched = || judge.search(caller, &asked);
-        let path = asked.place.path().map(Path::to_owned).or_else(searched);
-        let mut path = path.map(|path| path.display().to_string());
-        // The name of a stand-in stands for what was asked for, installed or not.
-        if let Some((name, covered)) = asked.place.path().and_then(|path| judge.stands_for(path)) {
-            path = covered.map(|path| path.display().to_string());
-            asked.program = name.to_owned();
-        }
-        // The guest itself is no program of the sandbox's.
-        let parent = parent.map(|path| path.display().to_string());
-        let parent = parent.filter(|path| !path.starts_with("/memfd:"));
-        self.record(caller, asked, path, parent, verdict)
-    }
-
-    fn record(
-        &mut self,
-        caller: &Caller,
-        asked: Asked,
-        path: Option<String>,
-        parent: Option<String>,
-        verdict: &Verdict,
-    ) -> brig_sandbox::Result<()> {
-        let line = self.book.caller_of(caller);
-        let command = Command {
-            allowed: verdict.ruling.allowed(),
-            code: verdict.ruling.code().into(),
-            rule: verdict.rule.as_deref().map(str::to_owned),
-            program: asked.program,
-            path,
-            arguments: brig_sandbox::link::as_given(asked.arguments),
-            parent,
-            caller: line,
-        };
-        match &*lock(&self.place) {
-            Some(attempts) => attempts.command(command),
-            // Over, and about to be ended.
-            None => Err(brig_sandbox::Error::InstanceLost(
-                "the execution is over".into(),
-            )),
-        }
+fn with_code(command: Command, code: ReasonCode) -> Command {
+    Command {
+        code: code.into(),
+        ..command
     }
 }

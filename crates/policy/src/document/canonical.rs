@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use brig_python_semantics::{Map, Value};
+use brig_schema::Given;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use super::{Document, Given};
+use super::Document;
 use crate::command::CommandMode;
-use crate::value::{Map, Value, write_json};
 
 /// The SHA-256 of a document's canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,18 +19,18 @@ impl Digest {
         Self(Sha256::digest(document.canonical()).into())
     }
 
-    /// Of several documents in their order, which together mean something else in folders; of
-    /// one, its own.
+    /// Of several documents in their order, which mean something else as policies of directories. Of
+    /// one, its own digest.
     pub(crate) fn of_all<'a>(
         digests: impl IntoIterator<Item = &'a Digest>,
-        in_folders: bool,
+        in_directories: bool,
     ) -> Self {
         let digests: Vec<&Digest> = digests.into_iter().collect();
         if let [only] = digests.as_slice() {
             return **only;
         }
         let mut hasher = Sha256::new();
-        if in_folders {
+        if in_directories {
             hasher.update(b"folders");
         }
         for digest in digests {
@@ -56,11 +57,11 @@ impl Document {
     /// JSON without spaces, with sorted keys and with every default written out.
     pub fn canonical(&self) -> String {
         let mut out = String::new();
-        write_json(&mut out, &Value::Map(self.effective()));
+        Value::Map(self.effective()).write_json(&mut out);
         out
     }
 
-    /// Every field with the value that holds.
+    /// Every field with its effective value.
     pub fn effective(&self) -> Map {
         let mut map = Map::new();
         map.insert("version", &*self.version);
@@ -76,7 +77,7 @@ impl Document {
             map.insert("name", &*rule.name);
             map.insert("condition", inner);
             map.insert("action", rule.action.name());
-            map.insert("priority", rule.priority);
+            map.insert("priority", rule.priority.to_value());
             map.insert("message", &*rule.message);
             map.insert("override", rule.overrides);
             Value::Map(map)
@@ -103,6 +104,9 @@ impl Document {
         // Younger than digests that were written down: its default must not change them.
         if self.command_mode != CommandMode::default() {
             map.insert("command_mode", self.command_mode.name());
+        }
+        if self.record_tool_arguments {
+            map.insert("record_tool_arguments", true);
         }
         let env = self
             .env
@@ -139,6 +143,11 @@ impl Document {
             map.insert(name, value.map_or(Value::Null, Value::Int));
         }
         map.insert("network_default", defaults.network.value.name());
+        // Also younger.
+        let approval = defaults.approval_timeout_seconds.value;
+        if approval != 300 {
+            map.insert("approval_timeout_seconds", approval);
+        }
         map
     }
 }

@@ -1,61 +1,33 @@
-//! Every field of a policy, once: what it may hold, what it means, and what it is when it is
-//! missing. The reader, the JSON Schema and the reference are made from these tables.
+//! Every field of a policy, once: what it may contain, what it means, and its default. The reader,
+//! the JSON Schema and the reference page are made from these tables.
+
+use brig_schema::{Field, FieldKind};
 
 use crate::command::CommandMode;
 
-#[derive(Debug)]
-pub struct Field {
-    pub name: &'static str,
-    pub kind: Kind,
-    pub required: bool,
-    /// May be `null`, which means the same as leaving it out.
-    pub nullable: bool,
-    /// As JSON.
-    pub default: Option<&'static str>,
-    pub about: &'static str,
-}
+/// A list of host rules. See `brig_hosts` for the syntax.
+pub const HOSTS: FieldKind = FieldKind::List {
+    items: "hosts",
+    pattern: r"^(\*\.)?[^\s,*@]+(:\*)?$",
+};
 
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    Text,
-    /// Text of at least one character.
-    Name,
-    Flag,
-    Integer {
-        min: i64,
-        max: i64,
-    },
-    Number {
-        min: f64,
-        max: f64,
-    },
-    Choice(&'static [&'static str]),
-    /// Anything that a condition can compare with.
-    Any,
-    Hosts,
-    Tools,
-    Commands,
-    /// Names of controls that are given up.
-    Controls,
-    /// Names of variables and their values.
-    Variables,
-    Object(&'static [Field]),
-    Objects(&'static [Field]),
-    /// A map from names that people choose to maps of these fields.
-    Named(&'static [Field]),
-    /// A list of texts, of which there is at least one.
-    Words,
-    /// A path to a policy, or a policy.
-    Policy,
-}
+const TOOLS: FieldKind = FieldKind::List {
+    items: "names",
+    pattern: r"^[^\s,]([^,]*[^\s,])?$",
+};
 
-pub(crate) const ACTIONS: &[&str] = &["allow", "deny", "audit", "block"];
+const COMMANDS: FieldKind = FieldKind::List {
+    items: "programs",
+    pattern: r"^(/[^\s,]*)?[^\s,/]+( [^\s,]+)*$",
+};
+
+pub(crate) const ACTIONS: &[&str] = &["allow", "deny", "audit", "block", "require_approval"];
 
 pub(crate) const OPERATORS: &[&str] = &[
     "eq", "ne", "gt", "lt", "gte", "lte", "in", "not_in", "matches", "contains",
 ];
 
-/// What can be given up by name. The sandbox checks that these are its own controls.
+/// Controls that can be waived by name. A test of the sandbox checks that they are its own.
 pub const CONTROLS: &[&str] = &[
     "cpu",
     "memory",
@@ -75,157 +47,143 @@ pub const CONTROLS: &[&str] = &[
     "checkpoint",
     "syscalls",
     "filesystem",
+    "signals",
+    "linux-userland",
 ];
 
-impl Field {
-    pub const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self {
-            name,
-            kind,
-            required: false,
-            nullable: false,
-            default: None,
-            about,
-        }
-    }
-
-    pub const fn required(mut self) -> Self {
-        self.required = true;
-        self
-    }
-
-    pub const fn nullable(mut self) -> Self {
-        self.nullable = true;
-        self
-    }
-
-    pub const fn default(mut self, json: &'static str) -> Self {
-        self.default = Some(json);
-        self
-    }
-}
-
 pub(crate) const DOCUMENT: &[Field] = &[
-    Field::new("version", Kind::Name, "The version of the policy, as its author counts.").default("\"1.0\""),
-    Field::new("name", Kind::Name, "The name of the policy, as decisions and records show it.")
+    Field::new("version", FieldKind::Name, "The version of the policy, chosen by its author.").default("\"1.0\""),
+    Field::new("name", FieldKind::Name, "The name of the policy, as decisions and records show it.")
         .default("\"unnamed\""),
-    Field::new("description", Kind::Text, "What the policy is for.").default("\"\""),
-    Field::new("rules", Kind::Objects(RULE), "The rules, tried from the highest priority to the lowest; the first that matches decides.")
+    Field::new("description", FieldKind::Text, "What the policy is for.").default("\"\""),
+    Field::new("rules", FieldKind::Objects(RULE), "The rules, evaluated from the highest priority to the lowest. The first match decides.")
         .default("[]"),
-    Field::new("defaults", Kind::Object(DEFAULTS), "What holds when no rule matches, and the limits of every execution.")
+    Field::new("defaults", FieldKind::Object(DEFAULTS), "What applies when no rule matches, and the limits of every execution.")
         .default("{}"),
-    Field::new("inherit", Kind::Flag, "In a folder: whether the policies of the folders above count too.")
+    Field::new("inherit", FieldKind::Flag, "In a directory policy: whether the policies of the parent directories apply too.")
         .default("true"),
-    Field::new("scope", Kind::Name, "In a folder: the paths that the policy is for, as a glob over the path below the root, in which `*` also matches `/`.")
+    Field::new("scope", FieldKind::Name, "In a directory policy: the paths that the policy applies to, as a glob over the path below the root. `*` also matches `/`.")
         .nullable(),
-    Field::new("network_allowlist", Kind::Hosts, "Hosts that may be reached: `host`, `*.domain`, an address or a network such as `10.0.0.0/8`, each with an optional `:port` or `:*`.")
+    Field::new("network_allowlist", HOSTS, "Hosts that may be reached: `host`, `*.domain`, an address or a network such as `10.0.0.0/8`, each with an optional `:port` or `:*`, and `/tcp` after it for any protocol.")
         .default("[]"),
-    Field::new("tool_allowlist", Kind::Tools, "Tools that may be called. No others can be.").default("[]"),
-    Field::new("sandbox_mounts", Kind::Object(MOUNTS), "Folders of the host that the sandbox sees.")
+    Field::new("tool_allowlist", TOOLS, "The only tools that may be called. A policy without it allows none.").default("[]"),
+    Field::new("record_tool_arguments", FieldKind::Flag, "Whether the arguments of tool calls are recorded, shortened and without values of environment variables. Without it, only their digest is.")
+        .default("false"),
+    Field::new("sandbox_mounts", FieldKind::Object(MOUNTS), "Host directories that are mounted in the sandbox.")
         .nullable(),
-    Field::new("command_denylist", Kind::Commands, "Programs that may not be run: a name, an absolute path, a program with its first arguments such as `git push` (which can only be observed), or a set such as `@network`.")
+    Field::new("command_denylist", COMMANDS, "Programs that may not be run: a name, an absolute path, a program with its first arguments such as `git push` (which can only be observed), or a set such as `@network`.")
         .default("[]"),
-    Field::new("command_allowlist", Kind::Commands, "The only programs that may be run, written in the same ways. Left out: all but the denied.")
+    Field::new("command_allowlist", COMMANDS, "The only programs that may be run, written in the same ways. Left out: all but the denied.")
         .nullable(),
-    Field::new("command_mode", Kind::Choice(CommandMode::NAMES), "Whether these lists are held, or what they are about is only recorded.")
+    Field::new("command_mode", FieldKind::Choice(CommandMode::NAMES), "Whether these lists are enforced, or their violations are only recorded.")
         .default("\"enforce\""),
     PROCESSES,
     DISK,
     OUTPUT,
-    Field::new("env", Kind::Variables, "Variables that every execution sees.").default("{}"),
-    Field::new("waive", Kind::Controls, "Controls that the sandbox may do without, by name. Each waiver is recorded.")
+    Field::new("env", FieldKind::Variables, "Environment variables of every execution.").default("{}"),
+    Field::new("waive", FieldKind::Choices(CONTROLS), "Controls that may be missing, by name. Each waiver is recorded.")
         .default("[]"),
 ];
 
 const PROCESSES: Field = Field::new(
     "max_processes",
-    Kind::Integer {
+    FieldKind::Integer {
         min: 1,
         max: 65_536,
     },
-    "The most processes and threads at a time.",
+    "The maximum number of processes and threads.",
 )
 .nullable();
 
 const DISK: Field = Field::new(
     "max_disk_mb",
-    Kind::Integer {
+    FieldKind::Integer {
         min: 1,
         max: 1 << 20,
     },
-    "The most that may be written, in MiB.",
+    "The maximum that may be written, in MiB.",
 )
 .nullable();
 
 const OUTPUT: Field = Field::new(
     "max_output_bytes",
-    Kind::Integer {
+    FieldKind::Integer {
         min: 1,
         max: 1 << 30,
     },
-    "The most that is kept of each of stdout and stderr, in bytes.",
+    "The maximum that is kept of each of stdout and stderr, in bytes.",
 )
 .nullable();
 
-/// Limits that may stand beside `defaults` as well as in it.
+/// Limits that may be next to `defaults` as well as in it.
 pub(crate) const EITHER_PLACE: [&str; 3] = ["max_processes", "max_disk_mb", "max_output_bytes"];
 
 pub(crate) const DEFAULTS: &[Field] = &[
     Field::new(
         "action",
-        Kind::Choice(ACTIONS),
+        FieldKind::Choice(ACTIONS),
         "The answer when no rule matches.",
     )
     .default("\"deny\""),
     Field::new(
         "max_tokens",
-        Kind::Integer {
+        FieldKind::Integer {
             min: 1,
             max: i64::MAX,
         },
-        "The most tokens of one request. For the caller to hold: Brig sees no tokens.",
+        "The maximum number of tokens per request. For the caller to enforce: Brig does not see \
+         tokens.",
     )
     .default("4096"),
     Field::new(
         "max_tool_calls",
-        Kind::Integer {
+        FieldKind::Integer {
             min: 1,
             max: i64::MAX,
         },
-        "The most tool calls of one request. For the caller to hold.",
+        "The maximum number of tool calls of one execution.",
     )
     .default("10"),
     Field::new(
         "confidence_threshold",
-        Kind::Number { min: 0.0, max: 1.0 },
-        "The least confidence that counts. For the caller to hold.",
+        FieldKind::Number { min: 0.0, max: 1.0 },
+        "The minimum confidence. For the caller to enforce.",
     )
     .default("0.8"),
     Field::new(
+        "approval_timeout_seconds",
+        FieldKind::Integer {
+            min: 1,
+            max: 86_400,
+        },
+        "How long an approval is waited for, in seconds. Then the answer is a denial.",
+    )
+    .default("300"),
+    Field::new(
         "max_cpu",
-        Kind::Number {
+        FieldKind::Number {
             min: 0.01,
             max: 1024.0,
         },
-        "The most CPU time per second, in CPUs.",
+        "The maximum CPU time per second, in CPUs.",
     )
     .nullable(),
     Field::new(
         "max_memory_mb",
-        Kind::Integer {
+        FieldKind::Integer {
             min: 16,
             max: 1 << 20,
         },
-        "The most memory, in MiB.",
+        "The maximum memory, in MiB.",
     )
     .nullable(),
     Field::new(
         "timeout_seconds",
-        Kind::Integer {
+        FieldKind::Integer {
             min: 1,
             max: 86_400,
         },
-        "The longest that an execution may take, in seconds.",
+        "The maximum duration of an execution, in seconds.",
     )
     .nullable(),
     PROCESSES,
@@ -233,7 +191,7 @@ pub(crate) const DEFAULTS: &[Field] = &[
     OUTPUT,
     Field::new(
         "network_default",
-        Kind::Choice(&["allow", "deny"]),
+        FieldKind::Choice(&["allow", "deny"]),
         "Whether hosts that are not on `network_allowlist` may be reached.",
     )
     .default("\"deny\""),
@@ -242,63 +200,66 @@ pub(crate) const DEFAULTS: &[Field] = &[
 pub(crate) const RULE: &[Field] = &[
     Field::new(
         "name",
-        Kind::Name,
+        FieldKind::Name,
         "The name of the rule, as decisions and records show it.",
     )
     .required(),
     Field::new(
         "condition",
-        Kind::Object(CONDITION),
+        FieldKind::Object(CONDITION),
         "When the rule matches.",
     )
     .required(),
     Field::new(
         "action",
-        Kind::Choice(ACTIONS),
-        "The answer when it does: `allow` and `audit` allow, `deny` and `block` do not.",
+        FieldKind::Choice(ACTIONS),
+        "The answer when it does: `allow` and `audit` allow, `deny` and `block` do not. With \
+         `require_approval` the operator is asked, and without an approval in time it is a denial.",
     )
     .required(),
     Field::new(
         "priority",
-        Kind::Integer {
+        FieldKind::Integer {
             min: i64::MIN,
             max: i64::MAX,
         },
-        "Rules of a higher priority come first; of equal ones, the one that is written first.",
+        "Rules with a higher priority are evaluated first; for equal priorities, in the order of \
+         the file.",
     )
     .default("0"),
     Field::new(
         "message",
-        Kind::Text,
-        "The reason that is given, in place of the name of the rule.",
+        FieldKind::Text,
+        "The reason that is given, instead of the name of the rule.",
     )
     .default("\"\""),
     Field::new(
         "override",
-        Kind::Flag,
-        "In a folder: takes the place of the rule of the same name above, unless that denies.",
+        FieldKind::Flag,
+        "In a directory policy: replaces the rule of the same name in a parent directory, unless \
+         that rule denies.",
     )
     .default("false"),
 ];
 
 pub(crate) const CONDITION: &[Field] = &[
-    Field::new("field", Kind::Name, "The fact that is looked at. A fact that is missing or null never matches.").required(),
-    Field::new("operator", Kind::Choice(OPERATORS), "How it is compared, as Python would: `in` and `contains` with lists and parts of text, `matches` with `re.search`.")
+    Field::new("field", FieldKind::Name, "The fact that is compared. A missing or null fact never matches.").required(),
+    Field::new("operator", FieldKind::Choice(OPERATORS), "How it is compared, as Python would: `in` and `contains` with lists and parts of text, `matches` with `re.search`.")
         .required(),
-    Field::new("value", Kind::Any, "What it is compared with.").required(),
+    Field::new("value", FieldKind::Any, "What it is compared with.").required(),
 ];
 
 pub(crate) const MOUNTS: &[Field] = &[
     Field::new(
         "input_dir",
-        Kind::Name,
-        "A folder that is seen read-only, at `/input`.",
+        FieldKind::Name,
+        "A host directory that is mounted read-only at `/input`.",
     )
     .nullable(),
     Field::new(
         "output_dir",
-        Kind::Name,
-        "A folder that can be written to, at `/output`.",
+        FieldKind::Name,
+        "A host directory that is mounted writable at `/output`.",
     )
     .nullable(),
 ];
@@ -314,6 +275,7 @@ pub const FACTS: &[&str] = &[
     "argv",
     "program",
     "tool_name",
+    "tool_args",
     "host",
     "port",
     "path",

@@ -1,24 +1,31 @@
-//! A document out of a tree, with everything that is wrong in it.
+//! Reads a document from a tree, and reports everything that is wrong in it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use brig_python_semantics::{Pattern, Value};
+use brig_reason::ReasonCode;
+use brig_schema::{
+    Compat, Fault, Given, KeyPath, Node, Object, Position, ProblemLog, Reader, nearest, quoted,
+};
+
 use super::fields::{self, CONTROLS, FACTS};
 use super::host::{host, warn};
-use super::typed::{Object, Reader};
-use super::{Condition, Defaults, Document, Given, Limits, Mounts, Operator, Rule, Verdict};
-use crate::command::{CommandMode, CommandRule};
-use crate::pattern::Pattern;
-use crate::problem::{Entry, Fault, Log, Position, nearest, quoted};
-use crate::tree::{Compat, Node};
-use crate::value::Value;
+use super::{Condition, Defaults, Document, Limits, Mounts, Operator, Priority, Rule, Verdict};
+use crate::command::{CommandMode, CommandRule, is_unseen};
 
 /// For all patterns of a document together, counted with every repetition written out.
 const MAX_PATTERNS: u64 = 1_000_000;
 
-pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Document> {
-    let mut reader = Reader { log, compat };
-    let root = Entry::Root;
+/// Keys of AGT that Brig does not have.
+const KEY_FIXES: &[(&str, &str)] = &[(
+    "dynamic_condition",
+    "conditions on time and budget are not supported; remove it",
+)];
+
+pub(super) fn document(node: &Node, compat: Compat, log: &mut ProblemLog) -> Option<Document> {
+    let mut reader = Reader::new(log, compat).key_fixes(KEY_FIXES);
+    let root = KeyPath::Root;
     let object = reader.object(node, fields::DOCUMENT, &root)?;
     let rules = rules(&mut reader, &object, &root);
     let (defaults, limits) = defaults(&mut reader, &object, &root);
@@ -48,6 +55,8 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
         scope,
         network_allowlist: hosts,
         tool_allowlist: tools.unwrap_or_default(),
+        record_tool_arguments: (reader.flag(&object, "record_tool_arguments", &root))
+            .unwrap_or(false),
         mounts: mounts(&mut reader, &object, &root),
         command_denylist: denied.unwrap_or_default(),
         command_allowlist: reader.list(&object, "command_allowlist", &root, CommandRule::parse),
@@ -61,7 +70,7 @@ pub(super) fn document(node: &Node, compat: Compat, log: &mut Log) -> Option<Doc
     })
 }
 
-fn rules(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Vec<Rule> {
+fn rules(reader: &mut Reader<'_>, object: &Object<'_>, root: &KeyPath<'_>) -> Vec<Rule> {
     let list = root.key("rules");
     let mut rules = Vec::new();
     let mut names: HashMap<String, Position> = HashMap::new();
@@ -77,14 +86,14 @@ fn rules(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Vec<
         };
         if let Some(first) = names.get(&rule.name) {
             let fault = Fault::new(
-                "policy.duplicate-rule",
+                ReasonCode::PolicyDuplicateRule,
                 format!(
                     "a rule named {} is on line {} already",
                     quoted(&rule.name),
                     first.line
                 ),
             )
-            .fix("give each rule a name of its own: it is what decisions are known by");
+            .fix("give each rule a unique name: decisions are recorded with it");
             reader.log.warning(rule.at, &list.index(i), fault);
         } else {
             names.insert(rule.name.clone(), rule.at);
@@ -97,7 +106,7 @@ fn rules(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Vec<
 fn rule(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
-    entry: &Entry<'_>,
+    entry: &KeyPath<'_>,
     budget: &mut u64,
 ) -> Option<Rule> {
     let name = reader.text(object, "name", entry);
@@ -105,7 +114,7 @@ fn rule(
         .child(object, "condition", entry)
         .and_then(|inner| condition(reader, &inner, &entry.key("condition"), budget));
     let action = reader.choice(object, "action", entry);
-    let priority = reader.integer(object, "priority", entry);
+    let priority = priority(reader, object, entry);
     let message = reader.text(object, "message", entry);
     let overrides = reader.flag(object, "override", entry);
     Some(Rule {
@@ -113,10 +122,41 @@ fn rule(
         name: name?.value,
         condition: condition?,
         action: verdict(action?.value),
-        priority: priority.map_or(0, |priority| priority.value),
+        priority: priority.unwrap_or_default(),
         message: message.map(|message| message.value).unwrap_or_default(),
         overrides: overrides.unwrap_or(false),
     })
+}
+
+/// An integer of any size for AGT: only the order counts.
+fn priority(reader: &mut Reader<'_>, object: &Object<'_>, entry: &KeyPath<'_>) -> Option<Priority> {
+    if reader.compat == Compat::Strict {
+        let given = reader.integer(object, "priority", entry)?;
+        return Some(Priority::Int(given.value));
+    }
+    Priority::of(reader.any_integer(object, "priority", entry)?)
+}
+
+/// AGT's policy documents have no such action: a policy with it is not one of AGT's, which refuses it.
+pub(super) fn refuse_approval(document: &Document, log: &mut ProblemLog) {
+    let fault = || {
+        Fault::new(
+            ReasonCode::PolicyChoice,
+            "AGT's policy documents have no action `require_approval`",
+        )
+        .fix("use one of allow, deny, audit, block; or leave out `--compat agt`")
+    };
+    let list = KeyPath::Root.key("rules");
+    for (at, rule) in document.rules.iter().enumerate() {
+        if rule.action.needs_approval() {
+            log.error(rule.at, &list.index(at).key("action"), fault());
+        }
+    }
+    let default = &document.defaults.action;
+    if default.value.needs_approval() {
+        let at = default.at.unwrap_or(Position::START);
+        log.error(at, &KeyPath::Root.key("defaults").key("action"), fault());
+    }
 }
 
 fn verdict(name: &str) -> Verdict {
@@ -129,7 +169,7 @@ fn verdict(name: &str) -> Verdict {
 fn condition(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
-    entry: &Entry<'_>,
+    entry: &KeyPath<'_>,
     budget: &mut u64,
 ) -> Option<Condition> {
     let field = reader.text(object, "field", entry);
@@ -142,23 +182,34 @@ fn condition(
     let (field_entry, value_entry) = (entry.key("field"), entry.key("value"));
     let (field_at, at) = (field.at.unwrap_or(object.at), value.at.unwrap_or(object.at));
     if !FACTS.contains(&&*field.value)
+        && !field.value.starts_with("tool_args.")
         && let Some(meant) = nearest(&field.value, FACTS.iter().copied())
     {
         let fault = Fault::new(
-            "policy.field",
+            ReasonCode::PolicyField,
             format!(
-                "{} is no fact that Brig knows; unless the caller adds it, the rule never matches",
+                "{} is not a fact that Brig states; unless the caller adds it, the rule never \
+                 matches",
                 quoted(&field.value)
             ),
         )
         .fix(format!("did you mean `{meant}`?"));
         reader.log.warning(field_at, &field_entry, fault);
     }
+    if cfg!(not(feature = "code-scan")) && field.value == "scan" {
+        // Without the fact, a rule that denies would never match.
+        let fault = Fault::new(
+            ReasonCode::PolicyField,
+            "this build of Brig cannot scan code",
+        )
+        .fix("remove the rule, or build with the feature `code-scan`");
+        reader.log.error(field_at, &field_entry, fault);
+    }
     if ["host", "port"].contains(&&*field.value) {
         let fault = Fault::new(
-            "policy.field",
+            ReasonCode::PolicyField,
             format!(
-                "{} is known only where the caller adds it; connections are not decided by rules",
+                "{} is known only if the caller adds it; connections are not decided by rules",
                 quoted(&field.value)
             ),
         )
@@ -193,12 +244,12 @@ fn unfit(operator: Operator, value: &Value) -> Option<Fault> {
         Operator::Eq | Operator::Ne | Operator::Matches | Operator::Contains => true,
     };
     let fix = match operator {
-        Operator::In | Operator::NotIn => "give a list, or text in which a part is looked for",
+        Operator::In | Operator::NotIn => "give a list, or text to search in",
         _ => "give a number, text or a list",
     };
     (!fits).then(|| {
         Fault::new(
-            "policy.operator",
+            ReasonCode::PolicyOperator,
             format!(
                 "`{operator}` can't be used with {}: the rule would always fail, and so deny",
                 value.kind()
@@ -212,13 +263,13 @@ fn pattern(
     reader: &mut Reader<'_>,
     value: &Value,
     at: Position,
-    entry: &Entry<'_>,
+    entry: &KeyPath<'_>,
     budget: &mut u64,
 ) -> Result<Arc<Pattern>, String> {
     let text = value.to_text();
     if !matches!(value, Value::Text(_)) {
         let fault = Fault::new(
-            "policy.type",
+            ReasonCode::PolicyType,
             format!(
                 "a pattern is text, found {}; {} is used",
                 value.kind(),
@@ -239,7 +290,7 @@ fn pattern(
         },
         Err(error) => error.to_string(),
     };
-    let problem = Fault::new("policy.pattern", format!("bad pattern {}: {fault}", quoted(&text)))
+    let problem = Fault::new(ReasonCode::PolicyPattern, format!("bad pattern {}: {fault}", quoted(&text)))
         .fix("patterns are those of Python's `re` module; a literal `.`, `(` or `[` needs a `\\` before it");
     match reader.compat {
         Compat::Strict => reader.log.error(at, entry, problem),
@@ -248,7 +299,11 @@ fn pattern(
     Err(fault)
 }
 
-fn defaults(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> (Defaults, Limits) {
+fn defaults(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    root: &KeyPath<'_>,
+) -> (Defaults, Limits) {
     let entry = root.key("defaults");
     let inner = reader.child(object, "defaults", root);
     let mut limits = Limits::default();
@@ -262,6 +317,7 @@ fn defaults(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> (
         max_tokens: Given::default_of(4096),
         max_tool_calls: Given::default_of(10),
         confidence_threshold: Given::default_of(0.8),
+        approval_timeout_seconds: Given::default_of(300),
     };
     if let Some(inner) = &inner {
         let choice = |given: Given<&str>| Given {
@@ -284,6 +340,9 @@ fn defaults(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> (
         if let Some(given) = reader.number(inner, "confidence_threshold", entry) {
             defaults.confidence_threshold = given;
         }
+        if let Some(given) = reader.integer(inner, "approval_timeout_seconds", entry) {
+            defaults.approval_timeout_seconds = given;
+        }
         limits.max_cpu = reader.number(inner, "max_cpu", entry);
         limits.max_memory_mb = positive(reader.integer(inner, "max_memory_mb", entry));
         limits.timeout_seconds = positive(reader.integer(inner, "timeout_seconds", entry));
@@ -298,8 +357,8 @@ fn defaults(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> (
     if defaults.action.at.is_none() && reader.compat == Compat::Agt {
         let at = inner.as_ref().map_or(object.at, |inner| inner.at);
         let fault = Fault::new(
-            "policy.open-default",
-            "`action` is missing: what no rule matches is allowed, as by AGT 4",
+            ReasonCode::PolicyOpenDefault,
+            "`action` is missing: what no rule matches is allowed, as in AGT 4",
         )
         .fix("write `action: deny` or `action: allow`");
         reader.log.warning(at, &entry, fault);
@@ -307,12 +366,12 @@ fn defaults(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> (
     (defaults, limits)
 }
 
-/// A limit that is not part of AGT's documents may stand in `defaults`, or beside it.
+/// A limit that is not part of AGT's documents may be in `defaults`, or next to it.
 fn either_place(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
     inner: Option<&Object<'_>>,
-    root: &Entry<'_>,
+    root: &KeyPath<'_>,
     name: &'static str,
 ) -> Option<Given<i64>> {
     let entry = root.key("defaults");
@@ -322,8 +381,8 @@ fn either_place(
     let inner = reader.integer(inner, name, &entry);
     if both && let Some(Given { at: Some(at), .. }) = &inner {
         let fault = Fault::new(
-            "policy.duplicate-key",
-            format!("`{name}` is given beside `defaults` too"),
+            ReasonCode::PolicyDuplicateKey,
+            format!("`{name}` is given both in and outside `defaults`"),
         )
         .fix("remove one of the two");
         reader.log.error(*at, &entry.key(name), fault);
@@ -337,7 +396,7 @@ fn positive(given: Option<Given<i64>>) -> Option<Given<u64>> {
     Some(Given { value, at })
 }
 
-fn mounts(reader: &mut Reader<'_>, object: &Object<'_>, root: &Entry<'_>) -> Mounts {
+fn mounts(reader: &mut Reader<'_>, object: &Object<'_>, root: &KeyPath<'_>) -> Mounts {
     let entry = root.key("sandbox_mounts");
     let Some(inner) = reader.child(object, "sandbox_mounts", root) else {
         return Mounts::default();
@@ -355,20 +414,22 @@ fn tool(name: &str) -> Result<String, Fault> {
 fn plain_name(what: &str, name: &str) -> Result<String, Fault> {
     if name.trim().is_empty() {
         return Err(
-            Fault::new("policy.empty", format!("an empty {what} name")).fix("remove the entry")
+            Fault::new(ReasonCode::PolicyEmpty, format!("an empty {what} name"))
+                .fix("remove the entry"),
         );
     }
     if name.contains(',') {
-        return Err(
-            Fault::new("policy.name", format!("{} is several in one", quoted(name)))
-                .fix("write one entry for each"),
-        );
-    }
-    if name.chars().any(char::is_control) || name.trim() != name {
         return Err(Fault::new(
-            "policy.name",
+            ReasonCode::PolicyName,
+            format!("{} contains more than one entry", quoted(name)),
+        )
+        .fix("write one entry for each"));
+    }
+    if name.chars().any(is_unseen) || name.trim() != name {
+        return Err(Fault::new(
+            ReasonCode::PolicyName,
             format!(
-                "{} holds spaces around it or control characters",
+                "{} contains leading or trailing spaces, or characters that can't be seen",
                 quoted(name)
             ),
         )
@@ -382,7 +443,7 @@ fn control(name: &str) -> Result<String, Fault> {
         return Ok(name.to_owned());
     }
     let fault = Fault::new(
-        "policy.control",
+        ReasonCode::PolicyControl,
         format!("there is no control {}", quoted(name)),
     );
     Err(match nearest(name, CONTROLS.iter().copied()) {

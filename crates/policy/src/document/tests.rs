@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
+use brig_schema::Severity;
+
 use super::*;
-use crate::problem::Severity;
 
 fn errors(text: &str) -> Vec<String> {
     match Document::load("p.yaml", text, Compat::Strict) {
@@ -144,7 +145,7 @@ colour: red
     );
     let expected = [
         "1:7: name: must not be empty",
-        "3:11: defaults.action: must be one of allow, deny, audit, block, found `alow`",
+        "3:11: defaults.action: must be one of allow, deny, audit, block, require_approval, found `alow`",
         "4:18: defaults.max_memory_mb: `-1` is out of range",
         "5:20: defaults.timeout_seconds: `0` is out of range",
         "6:12: defaults.max_cpu: `0.0` is out of range",
@@ -153,16 +154,16 @@ colour: red
         "12:15: rules[0].priority: must be an integer, found text",
         "13:5: rules[1]: `name` is missing",
         "13:53: rules[1].condition.value: bad pattern `(`: a `(` without its `)`",
-        "15:21: network_allowlist[0]: `a, b` is no host: it is several in one",
-        "15:29: network_allowlist[1]: `` is no host: it is empty",
-        "15:33: network_allowlist[2]: `https://x` is no host: it is a URL",
-        "15:46: network_allowlist[3]: `*` is no host: it would open the whole network",
+        "15:21: network_allowlist[0]: `a, b` is not a valid host: it contains more than one entry",
+        "15:29: network_allowlist[1]: `` is not a valid host: it is empty",
+        "15:33: network_allowlist[2]: `https://x` is not a valid host: it is a URL",
+        "15:46: network_allowlist[3]: `*` is not a valid host: it would allow the whole network",
         "16:18: tool_allowlist[0]: an empty tool name",
         "16:22: tool_allowlist[1]: must be text, found an integer",
         "17:20: command_denylist[0]: an empty command name",
-        "17:26: command_denylist[1]: `bin/az login` is no command: it is a relative path",
-        "17:42: command_denylist[2]: there is no set of commands `@netwrk`",
-        "18:7: env.1A: `1A` is no name of a variable",
+        "17:26: command_denylist[1]: `bin/az login` is not a valid command: it is a relative path",
+        "17:42: command_denylist[2]: there is no command set `@netwrk`",
+        "18:7: env.1A: `1A` is not a valid variable name",
         "18:18: env.OK: must be text, found an integer",
         "19:9: waive[0]: there is no control `memroy`",
         "20:16: max_processes: `0` is out of range",
@@ -322,7 +323,7 @@ tool_allowlist: ['']
     let document = &loaded.document;
     assert_eq!(document.limits().max_memory_mb, None);
     assert_eq!(document.defaults().max_tokens.value, 100);
-    assert_eq!(document.rules()[0].priority(), 7);
+    assert_eq!(*document.rules()[0].priority(), 7);
     assert_eq!(document.network_allowlist().len(), 1);
     assert!(document.tool_allowlist().is_empty());
     assert!(
@@ -383,7 +384,7 @@ fn doubtful_rules_are_warned_about() {
   - {name: a, condition: {field: cod, operator: eq, value: 1}, action: deny}
   - {name: a, condition: {field: ticket, operator: matches, value: 5}, action: deny}
 ";
-    let loaded = Document::load("p.yaml", text, Compat::Strict).expect("sound");
+    let loaded = Document::load("p.yaml", text, Compat::Strict).expect("valid");
     let codes: Vec<_> = loaded.warnings.iter().map(|warning| warning.code).collect();
     assert_eq!(
         codes,
@@ -404,7 +405,7 @@ fn a_limit_stands_in_one_place() {
     );
     let found = errors("defaults: {max_processes: 4}\nmax_processes: 5\n");
     assert!(
-        found[0].contains("is given beside `defaults` too"),
+        found[0].contains("is given both in and outside `defaults`"),
         "{found:?}"
     );
 }
@@ -415,7 +416,7 @@ fn the_digest_is_of_the_meaning_not_of_the_text() {
     let json = r#"{"name": "x", "rules": [{"action": "deny", "name": "r", "priority": 0,
         "condition": {"value": "x", "operator": "contains", "field": "code"}}]}"#;
     let json = Document::load("p.json", json, Compat::Strict)
-        .expect("sound")
+        .expect("valid")
         .document;
     assert_eq!(yaml.digest(), json.digest());
     assert_eq!(yaml.canonical(), json.canonical());
@@ -435,7 +436,7 @@ fn a_rule_over_a_host_says_that_it_decides_no_connection() {
             "rules:\n  - {{name: a, condition: {{field: {field}, operator: eq, value: x}}, action: deny}}\n"
         );
         let loaded = Document::load("p.yaml", text.into_bytes(), Compat::Strict);
-        let warnings = loaded.expect("sound").warnings;
+        let warnings = loaded.expect("valid").warnings;
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     for field in ["host", "port"] {

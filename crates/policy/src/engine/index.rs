@@ -6,11 +6,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use brig_python_semantics::{Pattern, PatternSet, Value};
 
-use crate::pattern::{Pattern, PatternSet};
-use crate::value::Value;
+/// What a rule needs in the text of its field to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    Needle,
+    /// A match of a pattern without a needle.
+    Loose,
+    /// Nothing that is searched for in advance.
+    Nothing,
+}
 
-/// What is looked for in one field.
+/// What the rules search for in one field.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     name: String,
@@ -25,19 +33,19 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
             ..Self::default()
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// The number of a text that must not be empty.
-    pub fn needle(&mut self, text: &str) -> usize {
+    pub(super) fn needle(&mut self, text: &str) -> usize {
         if let Some(place) = self.places.get(text) {
             return *place;
         }
@@ -47,7 +55,7 @@ impl Index {
         place
     }
 
-    pub fn loose(&mut self, pattern: &Arc<Pattern>) -> usize {
+    pub(super) fn loose(&mut self, pattern: &Arc<Pattern>) -> usize {
         self.loose.push(pattern.clone());
         self.loose.len() - 1
     }
@@ -81,17 +89,19 @@ impl Index {
         Found::Some(bits)
     }
 
-    fn missing(&self, text: &str) -> Bits {
+    fn missing(&self, text: &str) -> Missing {
         let mut missing = Bits::new(self.loose.len());
+        let mut count = 0;
         let set = self
             .set
             .get_or_init(|| PatternSet::new(self.loose.iter().map(|pattern| &**pattern)));
         if let Some(set) = set {
-            set.missing(text, |place| {
-                missing.set(place);
-            });
+            set.missing(text, |place| count += usize::from(missing.set(place)));
         }
-        missing
+        Missing {
+            all: count == self.loose.len(),
+            bits: missing,
+        }
     }
 }
 
@@ -105,11 +115,11 @@ pub(super) struct Seen<'c> {
     pub value: Option<&'c Value>,
     text: OnceCell<Cow<'c, str>>,
     found: OnceCell<Found>,
-    missing: OnceCell<Bits>,
+    missing: OnceCell<Missing>,
 }
 
 impl<'c> Seen<'c> {
-    pub fn new(value: Option<&'c Value>) -> Self {
+    pub(super) fn new(value: Option<&'c Value>) -> Self {
         Self {
             value: value.filter(|value| !matches!(value, Value::Null)),
             text: OnceCell::new(),
@@ -119,14 +129,34 @@ impl<'c> Seen<'c> {
     }
 
     /// `str()` of the value.
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         self.text
             .get_or_init(|| self.value.map(Value::to_text).unwrap_or_default())
     }
 
+    /// Whether no rule with this search can match: the field is missing, or nothing of it is in the text.
+    pub(super) fn rules_out(&self, search: Search, index: &Index) -> bool {
+        match (self.value, search) {
+            (_, Search::Nothing) => false,
+            (None, _) => true,
+            // `contains` of anything but a text is not a search.
+            (Some(Value::Text(_)), Search::Needle) => matches!(self.found(index), Found::None),
+            (Some(_), Search::Needle) => false,
+            (Some(_), Search::Loose) => self.missing(index).all,
+        }
+    }
+
+    fn missing(&self, index: &Index) -> &Missing {
+        self.missing.get_or_init(|| index.missing(self.text()))
+    }
+
+    fn found(&self, index: &Index) -> &Found {
+        self.found.get_or_init(|| index.find(self.text()))
+    }
+
     /// Nothing if that is not known.
-    pub fn has_needle(&self, index: &Index, needle: usize) -> Option<bool> {
-        match self.found.get_or_init(|| index.find(self.text())) {
+    pub(super) fn has_needle(&self, index: &Index, needle: usize) -> Option<bool> {
+        match self.found(index) {
             Found::None => Some(false),
             Found::Some(bits) => Some(bits.get(needle)),
             Found::Unknown => None,
@@ -134,10 +164,8 @@ impl<'c> Seen<'c> {
     }
 
     /// Whether a loose pattern is known not to match.
-    pub fn lacks(&self, index: &Index, loose: usize) -> bool {
-        self.missing
-            .get_or_init(|| index.missing(self.text()))
-            .get(loose)
+    pub(super) fn lacks(&self, index: &Index, loose: usize) -> bool {
+        self.missing(index).bits.get(loose)
     }
 }
 
@@ -146,6 +174,13 @@ enum Found {
     None,
     Some(Bits),
     Unknown,
+}
+
+/// Loose patterns that are known not to match.
+#[derive(Debug)]
+struct Missing {
+    bits: Bits,
+    all: bool,
 }
 
 #[derive(Debug)]

@@ -3,17 +3,35 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::index::{Index, Seen};
-use super::{Finding, Place};
+use brig_python_semantics::{Order, Pattern, Value};
+
+use super::index::{Index, Search, Seen};
+use super::{RuleIndex, RuleResult};
 use crate::document::{Operator, Rule};
-use crate::pattern::Pattern;
-use crate::value::{Order, Value};
 
 #[derive(Debug)]
 pub(super) struct Compiled {
-    pub place: Place,
+    pub place: RuleIndex,
     pub field: usize,
+    pub search: Search,
+    /// How many rules from this one on have the same field and search. What rules out all of a search is found
+    /// once for all of them.
+    pub alike: usize,
     test: Test,
+}
+
+pub(super) fn count_alike(rules: &mut [Compiled]) {
+    let (mut next, mut alike) = (None, 0);
+    for rule in rules.iter_mut().rev() {
+        let this = Some((rule.field, rule.search));
+        alike = match rule.search {
+            Search::Nothing => 0,
+            _ if this == next => alike + 1,
+            _ => 1,
+        };
+        next = this;
+        rule.alike = alike;
+    }
 }
 
 #[derive(Debug)]
@@ -23,7 +41,7 @@ enum Test {
     Ordered(Order, Value),
     In(Value),
     NotIn(Value),
-    /// Text that is looked for in text together with all others.
+    /// Text that is searched for in text, together with all others.
     ContainsText {
         needle: usize,
         value: Value,
@@ -33,7 +51,7 @@ enum Test {
         pattern: Arc<Pattern>,
         gate: Gate,
     },
-    /// The pattern is none.
+    /// The pattern is invalid.
     Broken(String),
 }
 
@@ -51,11 +69,11 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub fn finish(self) -> Vec<Index> {
+    pub(super) fn finish(self) -> Vec<Index> {
         self.fields
     }
 
-    pub fn rule(&mut self, place: Place, rule: &Rule) -> Compiled {
+    pub(super) fn rule(&mut self, place: RuleIndex, rule: &Rule) -> Compiled {
         let condition = &rule.condition;
         let field = match self.places.get(&condition.field) {
             Some(field) => *field,
@@ -98,15 +116,29 @@ impl Builder {
                 None => Test::Broken("no pattern".into()),
             },
         };
-        Compiled { place, field, test }
+        let search = match &test {
+            Test::ContainsText { .. } => Search::Needle,
+            Test::Matches { gate, .. } => match gate {
+                Gate::OneOf(_) => Search::Needle,
+                Gate::Loose(_) => Search::Loose,
+            },
+            _ => Search::Nothing,
+        };
+        Compiled {
+            place,
+            field,
+            search,
+            alike: 0,
+            test,
+        }
     }
 }
 
 impl Compiled {
     #[inline]
-    pub fn check(&self, seen: &Seen<'_>, index: &Index) -> Finding {
+    pub(super) fn check(&self, seen: &Seen<'_>, index: &Index) -> RuleResult {
         let Some(given) = seen.value else {
-            return Finding::Missing;
+            return RuleResult::Missing;
         };
         let matched = match &self.test {
             Test::ContainsText { needle, value } => match given {
@@ -114,14 +146,14 @@ impl Compiled {
                     Some(found) => Ok(found),
                     None => Ok(value.as_text().is_some_and(|part| text.contains(part))),
                 },
-                given => given.holds(value),
+                given => given.contains(value),
             },
-            Test::Contains(value) => given.holds(value),
+            Test::Contains(value) => given.contains(value),
             Test::Equals(value) => Ok(given.equals(value)),
             Test::Differs(value) => Ok(!given.equals(value)),
             Test::Ordered(order, value) => given.in_order(*order, value),
-            Test::In(value) => value.holds(given),
-            Test::NotIn(value) => value.holds(given).map(|found| !found),
+            Test::In(value) => value.contains(given),
+            Test::NotIn(value) => value.contains(given).map(|found| !found),
             Test::Matches { pattern, gate } => {
                 let closed = match gate {
                     Gate::OneOf(needles) => (needles.iter())
@@ -129,20 +161,20 @@ impl Compiled {
                     Gate::Loose(place) => seen.lacks(index, *place),
                 };
                 if closed {
-                    return Finding::NoMatch;
+                    return RuleResult::NoMatch;
                 }
                 return match pattern.is_match(seen.text()) {
-                    Ok(true) => Finding::Match,
-                    Ok(false) => Finding::NoMatch,
-                    Err(problem) => Finding::Failed(problem.to_string()),
+                    Ok(true) => RuleResult::Match,
+                    Ok(false) => RuleResult::NoMatch,
+                    Err(problem) => RuleResult::Failed(problem.to_string()),
                 };
             }
-            Test::Broken(problem) => return Finding::Failed(format!("bad pattern: {problem}")),
+            Test::Broken(problem) => return RuleResult::Failed(format!("bad pattern: {problem}")),
         };
         match matched {
-            Ok(true) => Finding::Match,
-            Ok(false) => Finding::NoMatch,
-            Err(problem) => Finding::Failed(problem.to_string()),
+            Ok(true) => RuleResult::Match,
+            Ok(false) => RuleResult::NoMatch,
+            Err(problem) => RuleResult::Failed(problem.to_string()),
         }
     }
 }

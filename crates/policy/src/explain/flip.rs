@@ -1,23 +1,25 @@
 //! The smallest changes that would turn an answer around: one fact, or one line of the policy.
 
+use brig_python_semantics::{Map, Value};
 use serde::Serialize;
 
 use super::sample;
 use super::why::shown;
 use crate::document::{Condition, Operator, Rule};
-use crate::engine::{Answer, Finding};
+use crate::engine::{Answer, RuleResult};
 use crate::set::PolicySet;
-use crate::value::{Map, Value};
 
+/// A small change that would turn an answer around.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flip {
     /// What would have to be different, as the end of a sentence that begins with the answer.
     pub change: String,
+    /// The answer after the change.
     pub answer: Answer,
 }
 
 const MOST: usize = 3;
-/// Rules that are tried out as another way to the opposite answer.
+/// The most rules that are tried for the opposite answer.
 const MOST_TRIED: usize = 200;
 
 pub(super) fn flips(set: &PolicySet, context: &Map) -> Vec<Flip> {
@@ -29,14 +31,17 @@ pub(super) fn flips(set: &PolicySet, context: &Map) -> Vec<Flip> {
         allowed: now.allowed,
         found: Vec::new(),
     };
-    let findings = engine.trace(context);
+    let results = engine.trace(context);
     let rules: Vec<(&str, &Rule)> = (engine.rules())
         .map(|(document, rule)| (document.file(), rule))
         .collect();
-    let decided = matches!(findings.last(), Some(Finding::Match | Finding::Failed(_)));
-    if decided && let Some((file, rule)) = rules.get(findings.len() - 1) {
+    let decided = matches!(
+        results.last(),
+        Some(RuleResult::Match | RuleResult::Failed(_))
+    );
+    if decided && let Some((file, rule)) = rules.get(results.len() - 1) {
         search.without(&rule.condition);
-        search.without_rule(file, rule, findings.len() - 1, &now);
+        search.without_rule(file, rule, results.len() - 1, &now);
     } else if search.found.is_empty() {
         search.other_default(&now);
     }

@@ -6,43 +6,57 @@ mod why;
 
 use std::sync::Arc;
 
+use brig_python_semantics::{Map, Value};
+use brig_schema::{Given, Position};
 use serde::{Serialize, Serializer};
 
-use crate::document::{Document, Given, Verdict};
-use crate::engine::{Answer, Finding};
-use crate::problem::{Position, as_text};
+use crate::document::{Document, Priority, Verdict};
+use crate::engine::{Answer, RuleResult};
 use crate::set::PolicySet;
-use crate::value::{Map, Value};
 
 pub use flip::Flip;
 
+/// An answer, with all that led to it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
+    /// The same answer as from [`PolicySet::evaluate`].
     pub answer: Answer,
     /// In the order in which they are tried.
     pub considered: Vec<Considered>,
+    /// The limits and defaults that apply. They do not depend on the context.
     pub effective: Vec<Effective>,
     /// Small changes that would turn the answer around; none is known for every answer.
     pub flips: Vec<Flip>,
+    /// The digest of the set of policies, as records show it.
     pub digest: String,
 }
 
-/// One rule, and what it said.
+/// One rule, and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Considered {
+    /// The name of the rule.
     pub rule: String,
+    /// The name of the policy that has the rule.
     pub policy: String,
-    pub place: Origin,
+    /// Where the rule begins.
+    pub position: Origin,
+    /// The answer that the rule gives when it matches.
     pub action: Verdict,
-    pub priority: i64,
+    /// The rules are tried by priority, the highest first.
+    pub priority: Priority,
+    /// What came of the rule for this context.
     pub outcome: Outcome,
+    /// Why, as a sentence for people to read.
     pub why: String,
 }
 
+/// What came of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
+    /// The condition is met: the rule decided.
     Match,
+    /// The condition is not met: the next rule was tried.
     NoMatch,
     /// The fact is missing.
     Missing,
@@ -53,6 +67,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// For people to read, such as `not reached`.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Match => "match",
@@ -64,11 +79,12 @@ impl Outcome {
     }
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    #[serde(serialize_with = "as_text")]
+    /// The name of the file, as it was given when it was read.
     pub file: Arc<str>,
+    /// Where in the file.
     #[serde(flatten)]
     pub at: Position,
 }
@@ -79,15 +95,17 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A value that holds, and where it was given; nowhere if it is the default.
+/// An effective value, and where it was set; nowhere if it is the default.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effective {
+    /// The field of the policy, such as `max_memory_mb`.
     pub name: &'static str,
-    /// Null if no policy says anything.
+    /// Null if no policy sets it.
     pub value: Value,
+    /// Where it was set. `None` if the value is a default, or there is none.
     pub from: Option<Origin>,
-    /// Whether Brig holds it. What is about the model that asks is for the caller to hold.
-    pub held: bool,
+    /// Whether Brig enforces it. Limits of the model are for the caller to enforce.
+    pub enforced: bool,
 }
 
 impl Serialize for Verdict {
@@ -97,47 +115,55 @@ impl Serialize for Verdict {
 }
 
 impl PolicySet {
+    /// Evaluates a context. Says why each rule matched or did not, and what would change the
+    /// answer.
     pub fn explain(&self, context: &Map) -> Explanation {
-        let findings = self.engine().trace(context);
+        let answer = self.evaluate(context);
+        let results = self.engine().trace(context);
         let considered = self
             .engine()
             .rules()
             .enumerate()
             .map(|(at, (document, rule))| {
-                let finding = findings.get(at);
+                // With an approval among several policies, a rule after the first match may decide.
+                let decides = answer.matched_rule.as_ref() == Some(&rule.name)
+                    && answer.policy.as_ref() == Some(&document.name)
+                    && answer.action == rule.action;
+                let by_itself = (decides && at >= results.len()).then_some(&RuleResult::Match);
+                let result = results.get(at).or(by_itself);
                 Considered {
                     rule: rule.name.clone(),
                     policy: document.name.clone(),
-                    place: Origin {
+                    position: Origin {
                         file: document.file.clone(),
                         at: rule.at,
                     },
                     action: rule.action,
-                    priority: rule.priority,
-                    outcome: match finding {
+                    priority: rule.priority.clone(),
+                    outcome: match result {
                         None => Outcome::NotReached,
-                        Some(Finding::Missing) => Outcome::Missing,
-                        Some(Finding::NoMatch) => Outcome::NoMatch,
-                        Some(Finding::Match) => Outcome::Match,
-                        Some(Finding::Failed(_)) => Outcome::Failed,
+                        Some(RuleResult::Missing) => Outcome::Missing,
+                        Some(RuleResult::NoMatch) => Outcome::NoMatch,
+                        Some(RuleResult::Match) => Outcome::Match,
+                        Some(RuleResult::Failed(_)) => Outcome::Failed,
                     },
-                    why: why::why(&rule.condition, finding, context),
+                    why: why::why(&rule.condition, result, context),
                 }
             });
         Explanation {
-            answer: self.evaluate(context),
             considered: considered.collect(),
             effective: self.effective(),
             flips: flip::flips(self, context),
             digest: self.digest().to_string(),
+            answer,
         }
     }
 
-    /// Every limit and default that holds. Of several documents, the strictest limit does.
+    /// Every effective limit and default. Of several documents, the strictest limit applies.
     pub fn effective(&self) -> Vec<Effective> {
         let documents = self.documents();
         let first = documents.first();
-        let deciding = match self.folder() {
+        let deciding = match self.directory() {
             None => first,
             Some(_) => documents.last(),
         };
@@ -145,7 +171,7 @@ impl PolicySet {
             name: "action",
             value: self.engine().fallback().action.name().into(),
             from: deciding.and_then(|document| origin(document, document.defaults.action.at)),
-            held: true,
+            enforced: true,
         }];
         let network = (documents.iter())
             .find(|document| document.defaults.network.value == Verdict::Deny)
@@ -157,7 +183,7 @@ impl PolicySet {
                 .name()
                 .into(),
             from: network.and_then(|document| origin(document, document.defaults.network.at)),
-            held: true,
+            enforced: true,
         });
         macro_rules! strictest {
             ($($name:ident),*) => {$(
@@ -183,10 +209,14 @@ impl PolicySet {
             strictest("max_tool_calls", calls),
         ] {
             all.push(Effective {
-                held: false,
+                enforced: false,
                 ..effective
             });
         }
+        let approval = documents
+            .iter()
+            .map(|d| (d, &d.defaults.approval_timeout_seconds));
+        all.push(strictest("approval_timeout_seconds", approval));
         let confidence = (documents.iter())
             .map(|document| (document, &document.defaults.confidence_threshold))
             .reduce(|a, b| if b.1.value > a.1.value { b } else { a });
@@ -194,7 +224,7 @@ impl PolicySet {
             name: "confidence_threshold",
             value: confidence.map_or(Value::Null, |(_, given)| given.value.into()),
             from: confidence.and_then(|(document, given)| origin(document, given.at)),
-            held: false,
+            enforced: false,
         });
         all
     }
@@ -216,7 +246,7 @@ fn strictest<'d, T: PartialOrd + Copy + ToValue + 'd>(
         name,
         value: strictest.map_or(Value::Null, |(_, given)| given.value.to_value()),
         from: strictest.and_then(|(document, given)| origin(document, given.at)),
-        held: true,
+        enforced: true,
     }
 }
 

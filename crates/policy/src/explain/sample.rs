@@ -1,7 +1,8 @@
-//! Values that satisfy a condition, or do not: for trying out what a policy would say.
+//! Values that satisfy a condition, or do not: to try a policy with.
+
+use brig_python_semantics::Value;
 
 use crate::document::{Condition, Operator};
-use crate::value::Value;
 
 /// A value with which the condition matches, if one is easily found.
 pub(crate) fn satisfying(condition: &Condition) -> Option<Value> {

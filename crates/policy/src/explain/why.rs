@@ -1,16 +1,17 @@
 //! One sentence for each rule.
 
-use crate::document::{Condition, Operator};
-use crate::engine::Finding;
-use crate::problem::quoted;
-use crate::value::{Map, Value};
+use brig_python_semantics::{Map, Value};
 
-pub(super) fn why(condition: &Condition, finding: Option<&Finding>, context: &Map) -> String {
+use crate::document::{Condition, Operator};
+use crate::engine::RuleResult;
+use brig_schema::quoted;
+
+pub(super) fn why(condition: &Condition, result: Option<&RuleResult>, context: &Map) -> String {
     let field = format!("`{}`", condition.field);
-    let matched = match finding {
+    let matched = match result {
         None => return "a rule before it decided".into(),
-        Some(Finding::Failed(problem)) => return problem.clone(),
-        Some(Finding::Missing) => {
+        Some(RuleResult::Failed(problem)) => return problem.clone(),
+        Some(RuleResult::Missing) => {
             let null = context.contains_key(&condition.field);
             return if null {
                 format!("{field} is null, which matches nothing")
@@ -18,8 +19,8 @@ pub(super) fn why(condition: &Condition, finding: Option<&Finding>, context: &Ma
                 format!("{field} is not in the context")
             };
         }
-        Some(Finding::Match) => true,
-        Some(Finding::NoMatch) => false,
+        Some(RuleResult::Match) => true,
+        Some(RuleResult::NoMatch) => false,
     };
     let given = context.get(&condition.field).map(shown).unwrap_or_default();
     let wanted = shown(&condition.value);

@@ -2,9 +2,9 @@
 //! ends in `*` stands for all that begin like it.
 
 const REFUSED: &[(&str, &str)] = &[
-    ("Brig sets it itself", "PATH BRIG_*"),
+    ("Brig sets it itself", "BRIG_*"),
     (
-        "it steers the dynamic loader or a system library",
+        "it controls the dynamic loader or a system library",
         "LD_* DYLD_* GLIBC_TUNABLES GCONV_PATH GETCONF_DIR HOSTALIASES LOCALDOMAIN LOCPATH
          MALLOC_TRACE NIS_PATH NLSPATH RESOLV_HOST_CONF RES_OPTIONS TZDIR OPENSSL_CONF
          OPENSSL_ENGINES OPENSSL_MODULES GIO_EXTRA_MODULES GTK_MODULES GTK_PATH QT_PLUGIN_PATH",
@@ -72,7 +72,10 @@ const HARMLESS: &str = "
     GIT_COMMITTER_NAME GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT
     DOTNET_CLI_TELEMETRY_OPTOUT DOTNET_NOLOGO DOTNET_SYSTEM_GLOBALIZATION_INVARIANT";
 
-pub(super) fn why_refused(name: &str) -> Option<&'static str> {
+pub(super) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
+    if name.eq_ignore_ascii_case("PATH") {
+        return why_path_refused(name, value);
+    }
     if HARMLESS
         .split_whitespace()
         .any(|harmless| harmless.eq_ignore_ascii_case(name))
@@ -83,6 +86,21 @@ pub(super) fn why_refused(name: &str) -> Option<&'static str> {
         .iter()
         .find(|(_, rules)| rules.split_whitespace().any(|rule| matches(rule, name)))
         .map(|(why, _)| *why)
+}
+
+/// A program that is found by a relative directory is whatever the code has put there.
+fn why_path_refused(name: &str, value: &str) -> Option<&'static str> {
+    let absolute = |directory: &str| {
+        let mut parts = directory.split('/');
+        directory.starts_with('/') && parts.all(|part| part != ".." && part != ".")
+    };
+    if name != "PATH" {
+        Some("only `PATH` in capital letters is known")
+    } else if !value.split(':').all(absolute) {
+        Some("its directories must be absolute, without `.` and `..`")
+    } else {
+        None
+    }
 }
 
 fn matches(rule: &str, name: &str) -> bool {

@@ -17,7 +17,7 @@ fn the_list_of_the_contract_is_refused() {
 
 #[test]
 fn what_the_contract_let_through_is_refused_too() {
-    for name in "PATH PYTHONINSPECT PYTHONUSERBASE PYTHONBREAKPOINT PYTHONWARNINGS
+    for name in "PYTHONINSPECT PYTHONUSERBASE PYTHONBREAKPOINT PYTHONWARNINGS
          PYTHONEXECUTABLE PYTHONPLATLIBDIR PYTHONCASEOK PYTHONPYCACHEPREFIX
          GLIBC_TUNABLES GCONV_PATH IFS PROMPT_COMMAND PS4 BUN_OPTIONS RUBYLIB
          JDK_JAVA_OPTIONS GIT_SSH_COMMAND GIT_SSH GIT_EXTERNAL_DIFF GIT_EXEC_PATH
@@ -41,6 +41,25 @@ fn case_does_not_matter() {
     ] {
         assert!(refused(name), "{name}");
     }
+}
+
+#[test]
+fn a_path_has_absolute_directories() {
+    for value in ["/opt/tools/bin", "/opt/tools/bin:/usr/bin:/bin"] {
+        assert!(check("PATH", value).is_ok(), "{value}");
+    }
+    for value in [
+        "",
+        "bin",
+        "/usr/bin:",
+        ":/usr/bin",
+        "/usr/bin:.",
+        "/usr/../x",
+        "~/bin",
+    ] {
+        assert!(check("PATH", value).is_err(), "{value}");
+    }
+    assert!(check("Path", "/usr/bin").is_err());
 }
 
 #[test]
@@ -95,7 +114,7 @@ fn the_error_names_the_variable() {
         .to_string();
     assert_eq!(
         text,
-        "invalid environment variable: `LD_PRELOAD` is refused: it steers the dynamic loader or \
+        "invalid environment variable: `LD_PRELOAD` is refused: it controls the dynamic loader or \
          a system library"
     );
 }

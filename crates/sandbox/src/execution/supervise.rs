@@ -1,168 +1,122 @@
-//! Watches one execution: its deadline, its orders, and an end that comes whatever happens.
+//! Supervises one execution: its deadline, the signals to it, and an end that comes whatever happens.
+//! The only place where an execution that ignores a kill loses its instance.
 
 use std::time::Duration;
 
-use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backend::{ExecCommand, ExecIo, Permit};
-use crate::execution::Prepared;
-use crate::{Error, Event, ExecRequest, Instance, KillReason, Outcome, Output, Result, Usage};
+use super::{ExecSignal, Execution};
+use crate::backend::Permit;
+use crate::{Error, Instance, KillReason, Outcome, Result};
 
-/// How long an instance may take to end an execution before it is ended itself.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long a destroyed instance may take to give up its executions.
-const GIVE_UP: Duration = Duration::from_secs(5);
+/// How long an instance may take to end an execution before it is destroyed. The files of a session may go with it,
+/// so what is only slow on a busy machine gets its time.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long a destroyed instance may take to return.
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Everything that is needed to run once.
-pub(crate) struct Watched {
-    permit: Permit,
-    request: ExecRequest,
-    events: Option<mpsc::Sender<Event>>,
-    stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    control: mpsc::UnboundedReceiver<ExecCommand>,
-    timeout: Duration,
-}
-
-impl Watched {
-    pub fn new(
-        permit: Permit,
-        prepared: Prepared,
-        events: Option<mpsc::Sender<Event>>,
-        control: mpsc::UnboundedReceiver<ExecCommand>,
-    ) -> Self {
-        let Prepared {
-            exec,
-            stdin,
-            timeout,
-            stream: _,
-            facts: _,
-        } = prepared;
-        Self {
-            permit,
-            request: exec,
-            events,
-            stdin,
-            control,
-            timeout,
-        }
-    }
-}
-
-pub(crate) struct Watch {
+pub(crate) struct Supervised {
     pub result: Result<Outcome>,
-    /// Whether the instance is of no more use.
+    /// Whether the instance can't be used any more.
     pub lost: bool,
 }
 
-pub(crate) async fn supervise(instance: &dyn Instance, work: Watched) -> Watch {
-    let Watched {
-        permit,
-        request,
-        events,
-        stdin,
-        mut control,
-        timeout: limit,
-    } = work;
+pub(crate) async fn supervise(
+    instance: &dyn Instance,
+    permit: Permit,
+    mut execution: Execution,
+) -> Supervised {
     let started = Instant::now();
+    let limit = execution.timeout;
     let attempts = permit.attempts().clone();
-    let (orders, commands) = mpsc::unbounded_channel();
-    while let Ok(order) = control.try_recv() {
-        if let ExecCommand::Kill(reason) = order {
-            return Watch {
-                result: Ok(killed(reason, Duration::ZERO)),
+    let (forward, forwarded) = mpsc::unbounded_channel();
+    let mut signals = std::mem::replace(&mut execution.signals, forwarded);
+    while let Ok(signal) = signals.try_recv() {
+        if let ExecSignal::Kill(reason) = signal {
+            return Supervised {
+                result: Ok(Outcome::killed(reason, Duration::ZERO)),
                 lost: false,
             };
         }
-        let _ = orders.send(order);
+        let _ = forward.send(signal);
     }
-    let execution = instance.execute(
-        permit,
-        request,
-        ExecIo {
-            events,
-            stdin,
-            commands,
-        },
-    );
-    tokio::pin!(execution);
-    let alarm = sleep_until(started + limit);
-    tokio::pin!(alarm);
+    let running = instance.execute(permit, execution);
+    tokio::pin!(running);
+    // First the deadline; after a kill, the end of the grace period.
+    let timer = sleep_until(started + limit);
+    tokio::pin!(timer);
     let mut killing: Option<KillReason> = None;
-    let mut listening = true;
 
     loop {
         let reason = tokio::select! {
             biased;
-            result = &mut execution => {
+            result = &mut running => {
                 return settle(result, killing, started.elapsed());
             }
-            order = control.recv(), if listening => match order {
-                Some(ExecCommand::Kill(reason)) => reason,
-                Some(order) => {
-                    let _ = orders.send(order);
-                    continue;
-                }
-                None => {
-                    listening = false;
+            Some(signal) = signals.recv() => match signal {
+                ExecSignal::Kill(reason) => reason,
+                signal => {
+                    let _ = forward.send(signal);
                     continue;
                 }
             },
             // What can't be recorded must not go on.
             () = attempts.unrecorded() => KillReason::Cancelled,
-            () = &mut alarm => match killing.take() {
+            () = &mut timer => match killing.take() {
                 None => KillReason::Timeout { limit_ms: millis(limit) },
                 Some(reason) => {
-                    // It was told and did not obey: the instance is not to be trusted any more.
-                    let _ = timeout(GIVE_UP, instance.destroy()).await;
-                    let last = timeout(GIVE_UP, &mut execution).await.ok().and_then(Result::ok);
-                    let mut outcome = last.unwrap_or_else(|| killed(reason.clone(), started.elapsed()));
+                    // The kill had no effect: the instance can't be trusted any more.
+                    let (_, last) = tokio::join!(
+                        timeout(DESTROY_TIMEOUT, instance.destroy()),
+                        timeout(DESTROY_TIMEOUT, &mut running),
+                    );
+                    let last = last.ok().and_then(Result::ok);
+                    let mut outcome =
+                        last.unwrap_or_else(|| Outcome::killed(reason.clone(), started.elapsed()));
                     outcome.killed = Some(reason);
-                    return Watch { result: Ok(outcome), lost: true };
+                    outcome.lost = None;
+                    return Supervised { result: Ok(outcome), lost: true };
                 }
             },
         };
         if killing.is_none() {
-            let _ = orders.send(ExecCommand::Kill(reason.clone()));
-            alarm.as_mut().reset(Instant::now() + GRACE);
+            let _ = forward.send(ExecSignal::Kill(reason.clone()));
+            timer.as_mut().reset(Instant::now() + GRACE);
             killing = Some(reason);
         }
     }
 }
 
-fn settle(result: Result<Outcome>, killing: Option<KillReason>, ran: Duration) -> Watch {
+fn settle(result: Result<Outcome>, killing: Option<KillReason>, ran: Duration) -> Supervised {
     match (result, killing) {
-        (Err(error), Some(reason)) if is_loss(&error) => Watch {
-            result: Ok(killed(reason, ran)),
+        (Err(error), Some(reason)) if is_loss(&error) => Supervised {
+            result: Ok(Outcome::killed(reason, ran)),
             lost: true,
         },
-        (Err(error), _) => Watch {
-            lost: is_loss(&error),
-            result: Err(error),
+        // What it had written until then is kept.
+        (Ok(outcome), Some(reason)) if outcome.lost.is_some() => Supervised {
+            result: Ok(Outcome {
+                stdout: outcome.stdout,
+                stderr: outcome.stderr,
+                usage: outcome.usage,
+                ..Outcome::killed(reason, ran)
+            }),
+            lost: true,
         },
-        (Ok(outcome), _) => Watch {
+        (Ok(outcome), None) if outcome.lost.is_some() => Supervised {
             result: Ok(outcome),
-            lost: false,
+            lost: true,
+        },
+        (result, _) => Supervised {
+            lost: result.as_ref().is_err_and(is_loss),
+            result,
         },
     }
 }
 
 fn is_loss(error: &Error) -> bool {
     matches!(error, Error::InstanceLost(_) | Error::Protocol(_))
-}
-
-/// The outcome of an execution whose instance can't tell any more.
-pub(crate) fn killed(reason: KillReason, duration: Duration) -> Outcome {
-    Outcome {
-        exit_code: 137,
-        signal: Some(9),
-        stdout: Output::default(),
-        stderr: Output::default(),
-        duration,
-        killed: Some(reason),
-        usage: Usage::default(),
-    }
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -1,20 +1,24 @@
-//! What a session knows of its executions.
+//! The executions of a session: all that run, and the newest that ended.
 
 use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::mpsc;
 
-use crate::backend::ExecCommand;
+use super::ExecSignal;
 use crate::{Error, ExecutionId, ExecutionStatus, KillReason, Report, Result};
 
-/// Finished executions that are remembered.
+/// Finished executions that are kept.
 const KEEP: usize = 1024;
-/// Bytes of captured output that are remembered with them.
+/// Bytes of captured output that are kept with them.
 const KEEP_BYTES: usize = 8 * 1024 * 1024;
 
+/// What a session knows of one of its executions.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ExecutionInfo {
+    /// The id of the execution, as in records.
     pub id: ExecutionId,
+    /// Its state.
     pub status: ExecutionStatus,
     /// Of a finished execution, unless many others finished since.
     pub report: Option<Report>,
@@ -24,7 +28,7 @@ pub struct ExecutionInfo {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: HashMap<ExecutionId, Entry>,
+    rows: HashMap<ExecutionId, TableRow>,
     finished: VecDeque<ExecutionId>,
     /// The finished ones that still have their report, oldest first.
     reported: VecDeque<ExecutionId>,
@@ -32,42 +36,45 @@ pub(crate) struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TableRow {
     info: ExecutionInfo,
-    control: mpsc::UnboundedSender<ExecCommand>,
+    signals: mpsc::UnboundedSender<ExecSignal>,
 }
 
 impl Table {
-    pub fn add(&mut self, id: &ExecutionId, control: mpsc::UnboundedSender<ExecCommand>) {
+    pub(crate) fn add(&mut self, id: &ExecutionId, signals: mpsc::UnboundedSender<ExecSignal>) {
         let info = ExecutionInfo {
             id: id.clone(),
             status: ExecutionStatus::Pending,
             report: None,
             error: None,
         };
-        self.entries.insert(id.clone(), Entry { info, control });
+        self.rows.insert(id.clone(), TableRow { info, signals });
     }
 
-    pub fn started(&mut self, id: &ExecutionId) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.info.status = ExecutionStatus::Running;
+    pub(crate) fn started(&mut self, id: &ExecutionId) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.info.status = ExecutionStatus::Running;
         }
     }
 
-    pub fn finish(&mut self, id: &ExecutionId, result: Result<&Report, &Error>) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    pub(crate) fn finish(&mut self, id: &ExecutionId, result: Result<&Report, &Error>) {
+        let Some(row) = self.rows.get_mut(id) else {
             return;
         };
         match result {
             Ok(report) => {
-                entry.info.status = report.status;
-                entry.info.report = Some(report.clone());
-                self.bytes += size(report);
-                self.reported.push_back(id.clone());
+                row.info.status = report.status();
+                // A report that is too large is not kept.
+                if size(report) <= KEEP_BYTES {
+                    row.info.report = Some(report.clone());
+                    self.bytes += size(report);
+                    self.reported.push_back(id.clone());
+                }
             }
             Err(error) => {
-                entry.info.status = ExecutionStatus::Failed;
-                entry.info.error = Some(error.to_string());
+                row.info.status = ExecutionStatus::Failed;
+                row.info.error = Some(error.to_string());
             }
         }
         self.finished.push_back(id.clone());
@@ -75,12 +82,12 @@ impl Table {
     }
 
     fn forget(&mut self) {
-        while self.bytes > KEEP_BYTES && self.reported.len() > 1 {
+        while self.bytes > KEEP_BYTES {
             let Some(id) = self.reported.pop_front() else {
                 break;
             };
-            let entry = self.entries.get_mut(&id);
-            if let Some(report) = entry.and_then(|entry| entry.info.report.take()) {
+            let row = self.rows.get_mut(&id);
+            if let Some(report) = row.and_then(|row| row.info.report.take()) {
                 self.bytes -= size(&report);
             }
         }
@@ -88,46 +95,43 @@ impl Table {
             let Some(id) = self.finished.pop_front() else {
                 break;
             };
-            if let Some(report) = self.entries.remove(&id).and_then(|entry| entry.info.report) {
+            if let Some(report) = self.rows.remove(&id).and_then(|row| row.info.report) {
                 self.bytes -= size(&report);
                 self.reported.retain(|other| *other != id);
             }
         }
     }
 
-    pub fn get(&self, id: &ExecutionId) -> Option<&ExecutionInfo> {
-        self.entries.get(id).map(|entry| &entry.info)
+    pub(crate) fn get(&self, id: &ExecutionId) -> Option<&ExecutionInfo> {
+        self.rows.get(id).map(|row| &row.info)
     }
 
-    pub fn list(&self) -> impl Iterator<Item = &ExecutionInfo> {
-        self.entries.values().map(|entry| &entry.info)
+    pub(crate) fn list(&self) -> impl Iterator<Item = &ExecutionInfo> {
+        self.rows.values().map(|row| &row.info)
     }
 
-    /// Asks one execution to end; says whether there was one to ask.
-    pub fn kill(&self, id: &ExecutionId, reason: KillReason) -> bool {
-        self.entries.get(id).is_some_and(|entry| entry.kill(reason))
+    /// Ends an execution. False if it does not run.
+    pub(crate) fn kill(&self, id: &ExecutionId, reason: KillReason) -> bool {
+        self.rows.get(id).is_some_and(|row| row.kill(reason))
     }
 
-    pub fn kill_all(&self, reason: &KillReason) {
-        for entry in self.entries.values() {
-            entry.kill(reason.clone());
+    pub(crate) fn kill_all(&self, reason: &KillReason) {
+        for row in self.rows.values() {
+            row.kill(reason.clone());
         }
     }
 }
 
-impl Entry {
+impl TableRow {
     fn kill(&self, reason: KillReason) -> bool {
         let open = matches!(
             self.info.status,
             ExecutionStatus::Pending | ExecutionStatus::Running
         );
-        open && self.control.send(ExecCommand::Kill(reason)).is_ok()
+        open && self.signals.send(ExecSignal::Kill(reason)).is_ok()
     }
 }
 
 fn size(report: &Report) -> usize {
-    report
-        .outcome
-        .as_ref()
-        .map_or(0, |o| o.stdout.bytes.len() + o.stderr.bytes.len())
+    report.outcome.stdout.bytes.len() + report.outcome.stderr.bytes.len()
 }

@@ -1,62 +1,63 @@
 //! What may not be mounted, and where nothing may be mounted. Reviewed data.
 
-/// Folders of the host that are refused with everything below them.
+/// Host directories that are refused with everything below them.
 pub(super) const SOURCE_TREES: &[(&str, &str)] = &[
-    ("/etc", "it holds the configuration of the system"),
+    ("/etc", "it contains the system configuration"),
     ("/proc", "it belongs to the kernel"),
     ("/sys", "it belongs to the kernel"),
-    ("/dev", "it holds devices"),
-    ("/boot", "it holds the kernel"),
-    ("/efi", "it holds the boot loader"),
-    ("/run", "it holds sockets of running services"),
+    ("/dev", "it contains devices"),
+    ("/boot", "it contains the kernel"),
+    ("/efi", "it contains the boot loader"),
+    ("/run", "it contains sockets of running services"),
     (
         "/usr",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/bin",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/sbin",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/lib",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/lib32",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/lib64",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
     (
         "/libx32",
-        "it belongs to the system, and is visible read-only anyway",
+        "it belongs to the system, and is already visible read-only",
     ),
-    ("/var", "it holds the state of the system"),
-    ("/tmp/.X11-unix", "it holds sockets of the desktop"),
+    ("/var", "it contains the system state"),
+    ("/tmp/.X11-unix", "it contains sockets of the desktop"),
 ];
 
 /// Folders that are refused themselves; what lies below them is judged on its own.
 pub(super) const SOURCE_ITSELF: &[(&str, &str)] = &[
     (
         "/tmp",
-        "it holds sockets and files of other programs; give a folder below it",
+        "it contains sockets and files of other programs; use a directory below it",
     ),
     (
         "/var/tmp",
-        "it holds files of other programs; give a folder below it",
+        "it contains files of other programs; use a directory below it",
     ),
 ];
 
 /// Exceptions to the list above: anyone's files may live there.
 pub(super) const SOURCE_HARMLESS: &[&str] = &["/var/tmp"];
 
-/// Names that hold secrets wherever they lie, usually in a home folder.
+/// Names that hold secrets wherever they lie, usually in a home folder. They are not mounted, and are
+/// hidden in what is.
 pub(super) const SECRETS: &str = "
     .ssh .gnupg .aws .azure .kube .minikube .docker .oci .password-store .terraform.d .mozilla
     .thunderbird .netrc .git-credentials .pgpass .my.cnf .npmrc .pypirc .vault-token .boto .s3cfg
@@ -64,9 +65,6 @@ pub(super) const SECRETS: &str = "
     .config/gcloud .config/gh .config/hub .config/op .config/rclone .config/doctl .config/brig
     .config/google-chrome .config/chromium .config/BraveSoftware .config/containers/auth.json
     .local/share/keyrings .local/state/brig";
-
-/// A folder with one of these directly in it is somebody's home, whatever its name is.
-pub(super) const HOME_MARKS: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube", ".azure"];
 
 /// Places inside the sandbox where nothing may be mounted, nor below, nor above.
 pub(super) const TARGET_TREES: &[&str] = &[

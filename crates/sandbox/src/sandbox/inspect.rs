@@ -5,25 +5,29 @@ use std::io::ErrorKind;
 use serde::Serialize;
 
 use super::{Sandbox, SessionInfo};
-use crate::shared::lock;
 use crate::{
-    AgentId, Checkpoint, ControlState, Error, Result, Session, SessionConfig, SessionId,
-    SessionStatus,
+    AgentId, Checkpoint, ControlState, Controls, Error, Result, Session, SessionConfig, SessionId,
+    SessionStatus, needs,
 };
 
+/// All that is known about a session.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SessionDetails {
+    /// As in the list.
     #[serde(flatten)]
     pub info: SessionInfo,
+    /// What it was created with.
     pub config: SessionConfig,
-    /// What holds each limit here and now, and how strongly.
+    /// What enforces each control here and now, and how strongly.
     pub enforcement: Vec<ControlState>,
     /// Oldest first.
     pub checkpoints: Vec<Checkpoint>,
 }
 
 impl Sandbox {
-    pub fn inspect_session(&self, agent: &AgentId, id: &SessionId) -> Result<SessionDetails> {
+    /// All that is known about a session, without starting it.
+    pub async fn inspect_session(&self, agent: &AgentId, id: &SessionId) -> Result<SessionDetails> {
         let missing = || Error::NoSession {
             agent: agent.to_string(),
             session: id.to_string(),
@@ -32,7 +36,7 @@ impl Sandbox {
             ErrorKind::NotFound => missing(),
             _ => Error::io(format!("session `{id}`"), error),
         };
-        let (info, config, checkpoints) = match self.shared.place.durable() {
+        let (info, config, checkpoints) = match self.shared.storage.durable() {
             Some(store) => {
                 let record = store.read(agent, id).map_err(failed)?;
                 let saved = store.checkpoints(agent, id).map_err(failed)?;
@@ -44,8 +48,7 @@ impl Sandbox {
                 )
             }
             None => {
-                let key = (agent.clone(), id.clone());
-                let inner = lock(&self.shared.sessions).get(&key).cloned();
+                let inner = self.shared.session(agent, id);
                 let inner = inner.ok_or_else(missing)?;
                 let (info, config) = (self.info_of(&inner), inner.config.clone());
                 let saved = Session::of(self.shared.clone(), inner).checkpoints()?;
@@ -55,7 +58,10 @@ impl Sandbox {
         if info.status == SessionStatus::Destroyed {
             return Err(missing());
         }
-        let enforcement = self.shared.backend.controls_for(&config).0;
+        // A session is shown also if its backend can't be used now.
+        let offer = self.shared.backend.probe(&config).await;
+        let controls = offer.map_or_else(|_| Controls::default(), |offer| offer.controls);
+        let enforcement = needs::stated(&config, controls).0;
         Ok(SessionDetails {
             info,
             config,

@@ -1,12 +1,12 @@
 //! Changing what a session may reach.
 
-use brig_audit::Event as Fact;
-use brig_egress::{Layer, Rule};
+use brig_egress::Layer;
 
 use super::Sandbox;
-use crate::session::replace_network;
-use crate::shared::{Owner, lock};
-use crate::{AgentId, Error, Result, SessionId};
+use crate::sessions::network_changed;
+use crate::shared::{SessionKey, lock};
+use crate::store::Opening;
+use crate::{AgentId, Error, Result, Session, SessionId};
 
 impl Sandbox {
     /// Changes what a session may reach, beside what it was created with. An open session follows
@@ -22,18 +22,20 @@ impl Sandbox {
             agent: agent.to_string(),
             session: id.to_string(),
         };
-        let inner = lock(&self.shared.sessions)
-            .get(&(agent.clone(), id.clone()))
-            .cloned();
+        let inner = self.shared.session(agent, id);
+        if let (None, Some(store)) = (&inner, self.shared.storage.durable()) {
+            let kept = store
+                .at_backend(agent, id)
+                .filter(|kept| kept.lease.is_some());
+            self.shared
+                .is_own(&SessionKey::new(agent, id), kept.as_ref())?;
+        }
         // What can't be recorded is not changed.
         let record = |before: &Layer, after: &Layer| {
-            let owner = Owner {
-                agent: agent.clone(),
-                session: id.clone(),
-            };
-            self.shared.record(&owner, None, changed(before, after))
+            let key = SessionKey::new(agent, id);
+            self.shared.record(&key, network_changed(before, after))
         };
-        let after = match (self.shared.place.durable(), &inner) {
+        let after = match (self.shared.storage.durable(), &inner) {
             (Some(store), _) => store
                 .change_network(agent, id, change, record)?
                 .ok_or_else(missing)?,
@@ -51,30 +53,33 @@ impl Sandbox {
         };
         if let Some(inner) = &inner
             && let Some(live) = &inner.slot.lock().await.live
-            && let Some(rules) = live.instance.network()
         {
-            let store = self.shared.place.durable();
+            let store = self.shared.storage.durable();
             let file = store.map(|store| store.network_file(agent, id));
-            replace_network(rules, || inner.own_network(file.as_ref()))?;
+            let read = || inner.own_network(file.as_ref());
+            live.network.apply(live.instance.as_ref(), read).await?;
+        } else if inner.is_none() {
+            self.change_joined(agent, id).await?;
         }
         Ok(after)
     }
 }
 
-fn changed(before: &Layer, after: &Layer) -> Fact {
-    let signed = |layer: &Layer| -> Vec<String> {
-        let shown = |sign: &'static str| move |rule: &Rule| format!("{sign}{rule}");
-        let allow = layer.allow.iter().map(shown(""));
-        allow.chain(layer.deny.iter().map(shown("!"))).collect()
-    };
-    let (before, after) = (signed(before), signed(after));
-    let without = |all: &[String], known: &[String]| -> Vec<String> {
-        let new = all.iter().filter(|one| !known.contains(one));
-        new.cloned().collect()
-    };
-    Fact::AllowlistChanged {
-        layer: "session".into(),
-        added: without(&after, &before),
-        removed: without(&before, &after),
+impl Sandbox {
+    /// An instance that goes on without a process has nobody else to change its rules.
+    async fn change_joined(&self, agent: &AgentId, id: &SessionId) -> Result<()> {
+        let Some(store) = self.shared.storage.durable() else {
+            return Ok(());
+        };
+        let kept = store.at_backend(agent, id);
+        if kept.is_none_or(|kept| kept.lease.is_none()) {
+            return Ok(());
+        }
+        // A process that has the session open follows the change itself.
+        if let Opening::Open(home) = store.try_open(agent, id)? {
+            let session = Session::opened(self.shared.clone(), *home).await?;
+            session.update_instance().await?;
+        }
+        Ok(())
     }
 }

@@ -12,16 +12,16 @@ pub(crate) struct BusyFlag {
 }
 
 impl BusyFlag {
-    pub fn attach(&mut self, file: File) {
+    pub(crate) fn attach(&mut self, file: File) {
         self.file = Some(file);
         self.show();
     }
 
-    pub fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         self.file = None;
     }
 
-    pub fn raise(&mut self, raised: bool) {
+    pub(crate) fn raise(&mut self, raised: bool) {
         if self.raised != raised {
             self.raised = raised;
             self.show();

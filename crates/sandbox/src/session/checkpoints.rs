@@ -8,14 +8,18 @@ use super::Session;
 use super::inner::Phase;
 use super::live::{Slot, with_home};
 use super::open::can_save;
-use crate::shared::lock;
+use crate::backend::SnapshotState;
+use crate::shared::{SessionKey, lock};
 use crate::store::{CheckpointRecord, Home, SessionRecord, tampered};
 use crate::{CheckpointName, Error, Result, SessionId};
 
 /// A saved state. Its files never change again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Checkpoint {
+    /// Its name.
     pub name: CheckpointName,
+    /// When it was saved.
     pub created: Timestamp,
     /// Over everything in it.
     pub digest: String,
@@ -55,20 +59,21 @@ impl Session {
         }
         let head = home.head();
         if let Some(live) = slot.live.as_ref().filter(|live| !live.is_lost()) {
-            head.save(live.instance.as_ref()).await?;
+            self.shared.save(&head, live.instance.as_ref()).await?;
         }
-        let (shared, owner) = (self.shared.clone(), self.inner.owner.clone());
+        let (shared, key) = (self.shared.clone(), self.inner.key.clone());
         let name = name.clone();
         let save = move |home: &mut Home| {
-            let pool = home.store.pool()?;
-            let record = CheckpointRecord::new(name, home.frozen(&pool)?);
-            pool.sync()?;
+            let change = home.store.change()?;
+            let record = CheckpointRecord::new(name, home.frozen(&change)?);
+            change.sync()?;
             let fact = Fact::CheckpointSaved {
                 name: record.name.to_string(),
                 digest: record.digest.clone(),
             };
-            shared.record(&owner, None, fact)?;
+            shared.record(&key, fact)?;
             home.write_checkpoint(&record)?;
+            change.finish()?;
             Ok(record.into())
         };
         with_home(&mut slot, save).await
@@ -85,26 +90,41 @@ impl Session {
             checkpoint: name.to_string(),
             digest: record.digest.clone(),
         };
-        self.shared.record(&self.inner.owner, None, fact)?;
-        if let Some(live) = slot.live.take() {
-            live.instance.destroy().await?;
+        self.shared.record(&self.inner.key, fact)?;
+        let live = slot.live.take();
+        if let Some(live) = &live {
+            let instance = live.instance.as_ref();
+            self.shared.destroy(&self.inner.key, instance).await?;
         }
-        with_home(&mut slot, move |home| home.rebase(record.layers)).await?;
+        let lease = slot.home.as_ref().and_then(|home| home.lease.clone());
+        if let Some(lease) = lease.filter(|_| live.is_none()) {
+            self.shared.end(&self.inner.key, &lease).await?;
+        }
+        let restore = move |home: &mut Home| {
+            home.set_lease(None)?;
+            home.restore(record.layers)?;
+            Ok((home.store.clone(), home.record.snapshots))
+        };
+        let (store, snapshots) = with_home(&mut slot, restore).await?;
+        if snapshots {
+            self.shared.delete_unused_snapshots(&store).await?;
+        }
         lock(&self.inner.state).files_lost = false;
         self.inner.enter(Phase::Open)
     }
 
     /// Oldest first.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        let (agent, id) = self.inner.key();
-        let store = self.shared.place.store()?;
-        match store.checkpoints(&agent, &id) {
+        let SessionKey { agent, session: id } = &self.inner.key;
+        let store = self.shared.storage.store()?;
+        match store.checkpoints(agent, id) {
             Ok(records) => Ok(records.into_iter().map(Into::into).collect()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(Error::io(format!("saved states of session `{id}`"), error)),
         }
     }
 
+    /// Removes a saved state.
     pub async fn delete_checkpoint(&self, name: &CheckpointName) -> Result<()> {
         let mut slot = self.inner.slot.lock().await;
         let home = self.inner.home_in(&mut slot, &self.shared).await?;
@@ -114,9 +134,17 @@ impl Session {
         let fact = Fact::CheckpointDeleted {
             name: name.to_string(),
         };
-        self.shared.record(&self.inner.owner, None, fact)?;
+        self.shared.record(&self.inner.key, fact)?;
         let name = name.clone();
-        with_home(&mut slot, move |home| home.remove_checkpoint(&name)).await
+        let remove = move |home: &mut Home| {
+            home.remove_checkpoint(&name)?;
+            Ok((home.store.clone(), home.record.snapshots))
+        };
+        let (store, snapshots) = with_home(&mut slot, remove).await?;
+        match snapshots {
+            true => self.shared.delete_unused_snapshots(&store).await,
+            false => Ok(()),
+        }
     }
 
     /// A new session that starts from a saved state of this one, with the same config.
@@ -126,7 +154,7 @@ impl Session {
         let mut slot = self.inner.slot.lock().await;
         let checkpoint = self.verified(&mut slot, name).await?;
         let home = self.inner.home_in(&mut slot, &self.shared).await?;
-        let (store, base) = (home.store.clone(), home.record.base.clone());
+        let (store, pinned) = (home.store.clone(), home.record.pinned.clone());
         let fact = Fact::SessionForked {
             from: self.id().to_string(),
             checkpoint: name.to_string(),
@@ -137,7 +165,7 @@ impl Session {
             pool.exist(&checkpoint.layers)?;
             store.create(SessionRecord {
                 layers: checkpoint.layers,
-                base,
+                pinned,
                 ..record
             })
         };
@@ -146,7 +174,7 @@ impl Session {
 
     fn savable(&self) -> Result<()> {
         if self.inner.config.workspace.is_some() {
-            let problem = "the workspace is a folder of the host, which Brig does not save";
+            let problem = "the workspace is a host directory, which Brig does not save";
             return Err(Error::InvalidConfig {
                 what: "checkpoint",
                 problem: problem.into(),
@@ -165,6 +193,19 @@ impl Session {
                 .map_err(|problem| tampered(&name, problem))?;
             Ok(record)
         };
-        with_home(slot, verify).await
+        let record = with_home(slot, verify).await?;
+        let snapshots = record
+            .layers
+            .iter()
+            .filter_map(|layer| layer.snapshot.as_ref());
+        for snapshot in snapshots {
+            let problem = match self.shared.backend.check_snapshot(snapshot).await? {
+                SnapshotState::Intact => continue,
+                SnapshotState::Changed => "its snapshot has changed",
+                SnapshotState::Missing => "its snapshot is missing",
+            };
+            return Err(tampered(&record.name, problem));
+        }
+        Ok(record)
     }
 }

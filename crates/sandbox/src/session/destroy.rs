@@ -1,4 +1,4 @@
-//! The end of a session. It wins over everything that runs in it.
+//! Destroying a session: everything that runs in it is ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use super::Session;
 use super::inner::{Inner, Phase};
 use super::live::Slot;
-use crate::shared::{Shared, lock};
+use crate::shared::{SessionKey, Shared, lock};
 use crate::store::blocking;
 use crate::{Error, KillReason, Result};
 
 /// How long executions may take to say how they ended, before their instance is ended under them.
-const FAREWELL: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(500);
 
 impl Session {
     /// Ends everything in it and removes it. Destroying it again is harmless.
@@ -29,26 +29,26 @@ impl Session {
 
 impl Inner {
     async fn destroy(self: Arc<Self>, shared: &Shared) -> Result<()> {
-        if !self.doom() {
+        if !self.begin_destroying() {
             self.wait_until(|phase, _| phase == Phase::Destroyed).await;
             return Ok(());
         }
         let quiet = self.wait_until(|_, open| open == 0);
-        let _ = timeout(FAREWELL, quiet).await;
+        let _ = timeout(GRACE, quiet).await;
 
         let mut slot = self.slot.lock().await;
         let ended = match slot.live.take() {
-            Some(live) => live.instance.destroy().await,
+            Some(live) => shared.destroy(&self.key, live.instance.as_ref()).await,
             None => Ok(()),
         };
-        let removed = self.remove_folder(&mut slot, shared).await;
+        let removed = self.remove_directory(&mut slot, shared).await;
         drop(slot);
-        let recorded = shared.record(&self.owner, None, Fact::SessionDestroyed);
+        let recorded = shared.record(&self.key, Fact::SessionDestroyed);
         self.abandon(shared);
         ended.and(removed).and(recorded)
     }
 
-    async fn remove_folder(&self, slot: &mut Slot, shared: &Shared) -> Result<()> {
+    async fn remove_directory(&self, slot: &mut Slot, shared: &Shared) -> Result<()> {
         lock(&self.state).busy.detach();
         let home = slot.home.take();
         // If another process took it away, what has the name now is not this session.
@@ -56,16 +56,23 @@ impl Inner {
         if !ours {
             return Ok(());
         }
-        let store = shared.place.store()?.clone();
-        let (agent, id) = self.key();
-        // The lock is let go only when there is nothing left to open.
-        blocking(move || store.destroy(&agent, &id).map(|_| drop(home))).await
+        let store = shared.storage.store()?.clone();
+        let SessionKey { agent, session: id } = self.key.clone();
+        let kept = store.at_backend(&agent, &id);
+        let own = store.clone();
+        shared
+            .backend
+            .forget(&store.session_path(&agent, &id))
+            .await;
+        // The lock is released only when there is nothing left to open.
+        blocking(move || own.destroy(&agent, &id).map(|_| drop(home))).await?;
+        shared.remove_at_backend(&self.key, &store, kept).await
     }
 
-    /// Says whether this call is the one that destroys.
-    fn doom(&self) -> bool {
+    /// Returns whether this call is the one that destroys.
+    fn begin_destroying(&self) -> bool {
         let mut state = lock(&self.state);
-        if state.doomed() {
+        if state.is_destroyed() {
             return false;
         }
         state.phase = Phase::Destroying;

@@ -1,59 +1,28 @@
-//! Decide, record, run, save, record, answer.
+//! Executions in a session: the instance is kept for the next one, and the files are saved.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use brig_policy::{Decision, Extra};
-use tokio::sync::oneshot;
 
 use super::Session;
 use super::inner::Inner;
 use super::live::Live;
 use super::ticket::Ticket;
-use crate::account::Account;
-use crate::backend::Permit;
-use crate::execution::supervise::{Watched, killed, supervise};
-use crate::execution::{Channels, channels};
-use crate::shared::{Owner, Shared, lock};
-use crate::{ExecRequest, ExecutionId, KillReason, Language, Report, Request, Result, Running};
+use crate::lifecycle::{self, Scope};
+use crate::shared::{SessionKey, Shared, lock};
+use crate::{Error, ExecutionHandle, ExecutionId, Language, Plan, Report, Request, Result};
 
 impl Session {
-    /// Runs something, once. A denial is [`crate::Error::Denied`].
-    pub async fn start(&self, request: Request) -> Result<Running> {
-        let prepared = request.prepare(&self.inner.config)?;
-        let Channels {
-            control,
-            orders,
-            sender,
-            events,
-        } = channels(prepared.stream);
-        let mut ticket = Ticket::take(&self.inner, control.clone())?;
-        let begun = self
-            .begin_execution(&ticket.id, &prepared.exec, &prepared.facts)
-            .await;
-        let (live, permit, account) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                ticket.fail(&error);
-                return Err(error);
-            }
+    /// Starts an execution. A denial is [`crate::Error::Denied`].
+    pub async fn start(&self, request: Request) -> Result<ExecutionHandle> {
+        let (execution, ends) = request.check(&self.inner.config)?;
+        let scope = InSession {
+            ticket: Ticket::take(&self.inner, ends.signals.clone())?,
+            inner: self.inner.clone(),
+            shared: self.shared.clone(),
         };
-        ticket.started();
-
-        let (done, answer) = oneshot::channel();
-        let running = Running::new(ticket.id.clone(), control, events, answer);
-        let decision = permit.decision().clone();
-        let work = Watched::new(permit, prepared, sender, orders);
-        let (shared, inner) = (self.shared.clone(), self.inner.clone());
-        tokio::spawn(async move {
-            let result = carry_out(&shared, &inner, &account, live, work, decision).await;
-            ticket.finish(&result);
-            let _ = done.send(result);
-        });
-        Ok(running)
+        lifecycle::start(scope, execution, ends).await
     }
 
-    /// Source code in a fresh interpreter, to its end.
+    /// Runs source code in a fresh interpreter, to its end.
     pub async fn execute_code(
         &self,
         language: Language,
@@ -65,68 +34,67 @@ impl Session {
             .await
     }
 
-    /// A program and its arguments, to its end.
+    /// Runs a program with its arguments, to its end.
     pub async fn run(&self, command: Vec<String>) -> Result<Report> {
         self.start(Request::command(command)).await?.wait().await
     }
-
-    async fn begin_execution(
-        &self,
-        id: &ExecutionId,
-        request: &ExecRequest,
-        facts: &Extra,
-    ) -> Result<(Live, Permit, Account)> {
-        let (shared, owner) = (&self.shared, &self.inner.owner);
-        let mut account = shared.account(owner, id, self.inner.next_step(shared)?, request);
-        let plan = lock(&self.inner.state).plan.clone();
-        let decision = shared
-            .decide(&mut account, (&request.work, facts), &plan, None)
-            .await?;
-        let begun = shared.begin(&mut account)?;
-        let live = match self.inner.live(shared).await {
-            Ok(live) => live,
-            Err(error) => {
-                shared
-                    .record_end(&account, &decision, &plan, Err(&error), None)
-                    .await?;
-                return Err(error);
-            }
-        };
-        let permit = shared.permit(begun, &account, decision).await?;
-        Ok((live, permit, account))
-    }
 }
 
-async fn carry_out(
-    shared: &Arc<Shared>,
-    inner: &Arc<Inner>,
-    account: &Account,
-    live: Live,
-    work: Watched,
-    decision: Decision,
-) -> Result<Report> {
-    let watch = supervise(live.instance.as_ref(), work).await;
-    if watch.lost {
-        live.give_up();
+struct InSession {
+    ticket: Ticket,
+    inner: Arc<Inner>,
+    shared: Arc<Shared>,
+}
+
+impl Scope for InSession {
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
-    let mut result = watch.result;
-    if result.is_err() && live.is_lost() && inner.was_destroyed(shared) {
-        // Destroy wins over what runs; that is an outcome, not a failure.
-        result = Ok(killed(KillReason::Destroyed, Duration::ZERO));
+
+    fn session(&self) -> &SessionKey {
+        &self.inner.key
     }
-    let save = async {
-        match &result {
-            Ok(_) if !live.is_lost() => inner.save(shared, &live).await,
-            _ => Ok(()),
+
+    fn execution(&self) -> &ExecutionId {
+        &self.ticket.id
+    }
+
+    /// Counted across processes.
+    fn step(&self) -> Result<u64> {
+        let SessionKey { agent, session } = &self.inner.key;
+        let kept = match self.shared.storage.durable() {
+            Some(store) if self.inner.durable => store.next_step(agent, session)?,
+            _ => None,
+        };
+        Ok(kept.unwrap_or_else(|| lock(&self.inner.state).next_step()))
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        lock(&self.inner.state).plan.clone()
+    }
+
+    async fn acquire(&self) -> Result<Live> {
+        self.inner.live(&self.shared).await
+    }
+
+    fn started(&self) {
+        self.ticket.started();
+    }
+
+    fn was_destroyed(&self) -> bool {
+        self.inner.was_destroyed(&self.shared)
+    }
+
+    async fn release(&self, live: &Live, ran: bool) -> Result<()> {
+        if ran && !live.is_lost() {
+            self.inner.save(&self.shared, live).await?;
         }
-    };
-    // The disk is waited for while the files are mirrored.
-    let ended = shared.record_end(account, &decision, &live.plan, result.as_ref(), None);
-    let (ended, saved) = tokio::join!(ended, save);
-    ended?;
-    let outcome = result?;
-    saved?;
-    Ok(shared.report(account, decision, &live.plan, Some(outcome)))
+        Ok(())
+    }
+
+    fn finished(&mut self, result: Result<&Report, &Error>) {
+        self.ticket.finish(result);
+    }
 }
 
 impl Inner {
@@ -136,28 +104,18 @@ impl Inner {
             return Ok(());
         };
         let _one_at_a_time = self.saving.lock().await;
-        match head.save(live.instance.as_ref()).await {
+        match shared.save(head, live.instance.as_ref()).await {
             Err(_) if self.was_destroyed(shared) => Ok(()),
             other => other,
         }
     }
 
-    /// The number of the next execution, whichever process it is in.
-    fn next_step(&self, shared: &Shared) -> Result<u64> {
-        let Owner { agent, session } = &self.owner;
-        let kept = match shared.place.durable() {
-            Some(store) if self.durable => store.next_step(agent, session)?,
-            _ => None,
-        };
-        Ok(kept.unwrap_or_else(|| lock(&self.state).next_step()))
-    }
-
     /// By this process or by another.
     fn was_destroyed(&self, shared: &Shared) -> bool {
-        if lock(&self.state).doomed() {
+        if lock(&self.state).is_destroyed() {
             return true;
         }
-        let store = shared.place.durable();
-        store.is_some_and(|store| !store.exists(&self.owner.agent, &self.owner.session))
+        let store = shared.storage.durable();
+        store.is_some_and(|store| !store.exists(&self.key.agent, &self.key.session))
     }
 }

@@ -1,5 +1,7 @@
 //! Files in and out of the workspace.
 
+use std::fmt;
+
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Session;
@@ -7,8 +9,26 @@ use super::ticket::Transfer;
 use crate::backend::FileEntry;
 use crate::{Error, Result};
 
+/// A file to write into a session.
+pub struct Upload {
+    /// Below the workspace.
+    pub path: String,
+    /// The permission bits.
+    pub mode: u32,
+    /// What is in it.
+    pub content: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Session {
-    /// Writes a file below the workspace, with the folders above it. Gives back its size.
+    /// Writes a file below the workspace, with the directories above it. Gives back its size.
     pub async fn upload(
         &self,
         path: &str,
@@ -26,6 +46,42 @@ impl Session {
         Ok(size)
     }
 
+    /// Writes files below the workspace, with the directories above them, and saves them together. Gives
+    /// back how many bytes they have.
+    ///
+    /// # Errors
+    ///
+    /// The first that fails ends it. What was written before stays.
+    pub async fn upload_all<E: From<Error>>(
+        &self,
+        files: impl IntoIterator<Item = Result<Upload, E>>,
+    ) -> Result<u64, E> {
+        let _transfer = Transfer::begin(&self.inner)?;
+        let live = self.inner.live(&self.shared).await?;
+        let (mut bytes, mut failed) = (0, None);
+        for file in files {
+            let put = async {
+                let mut file = file?;
+                let path = below_workspace(&file.path)?;
+                let mode = file.mode & 0o777;
+                let put = live.instance.put_file(path, mode, &mut file.content);
+                Ok::<u64, E>(put.await?)
+            };
+            match put.await {
+                Ok(size) => bytes += size,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        self.inner.save(&self.shared, &live).await?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(bytes),
+        }
+    }
+
     /// Reads a regular file below the workspace. Gives back its size.
     pub async fn download(
         &self,
@@ -38,7 +94,7 @@ impl Session {
         live.instance.get_file(path, &mut into).await
     }
 
-    /// Lists one folder of the workspace; `.` is the workspace itself.
+    /// Lists one directory of the workspace; `.` is the workspace itself.
     pub async fn list_files(&self, path: &str) -> Result<Vec<FileEntry>> {
         let path = below_workspace(path)?;
         let _transfer = Transfer::begin(&self.inner)?;

@@ -9,19 +9,19 @@ use tokio::sync::Notify;
 use super::busy::BusyFlag;
 use super::live::Slot;
 use crate::execution::table::Table;
-use crate::shared::{Owner, Shared, lock};
-use crate::{AgentId, Error, Plan, Result, SessionConfig, SessionId, SessionStatus};
+use crate::shared::{SessionKey, Shared, lock};
+use crate::{Error, Plan, Result, SessionConfig, SessionStatus};
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub owner: Owner,
+    pub key: SessionKey,
     pub config: SessionConfig,
     pub created: Timestamp,
     /// Whether it is kept on disk and outlives the process.
     pub durable: bool,
     /// Never held across an await.
     pub state: Mutex<State>,
-    /// The instance and the folder. Held while either of them is opened, replaced or ended.
+    /// The instance and the directory. Held while either of them is opened, replaced or ended.
     pub slot: tokio::sync::Mutex<Slot>,
     /// Held while files are mirrored to disk: one at a time.
     pub saving: tokio::sync::Mutex<()>,
@@ -54,31 +54,31 @@ pub(crate) struct State {
     pub plan: Arc<Plan>,
     /// Shows other processes that something runs.
     pub busy: BusyFlag,
-    /// An instance was lost that held the only copy of the files.
+    /// An instance was lost that had the only copy of the files.
     pub files_lost: bool,
 }
 
 impl State {
-    pub fn doomed(&self) -> bool {
+    pub(crate) fn is_destroyed(&self) -> bool {
         matches!(self.phase, Phase::Destroying | Phase::Destroyed)
     }
 
-    pub fn next_step(&mut self) -> u64 {
+    pub(crate) fn next_step(&mut self) -> u64 {
         self.steps += 1;
         self.steps - 1
     }
 }
 
 impl Inner {
-    pub fn new(
-        owner: Owner,
+    pub(crate) fn new(
+        key: SessionKey,
         config: SessionConfig,
         created: Timestamp,
         durable: bool,
         plan: Plan,
     ) -> Self {
         Self {
-            owner,
+            key,
             config,
             created,
             durable,
@@ -99,37 +99,33 @@ impl Inner {
         }
     }
 
-    pub fn key(&self) -> (AgentId, SessionId) {
-        (self.owner.agent.clone(), self.owner.session.clone())
-    }
-
     /// Takes the name in this process, if it is free.
-    pub fn register(self: &Arc<Self>, shared: &Shared) -> Result<()> {
+    pub(crate) fn register(self: &Arc<Self>, shared: &Shared) -> Result<()> {
         let mut sessions = lock(&shared.sessions);
-        if sessions.contains_key(&self.key()) {
+        if sessions.contains_key(&self.key) {
             return Err(Error::SessionExists {
-                session: self.owner.session.to_string(),
+                session: self.key.session.to_string(),
             });
         }
-        sessions.insert(self.key(), self.clone());
+        sessions.insert(self.key.clone(), self.clone());
         Ok(())
     }
 
     /// Gives the name back, and lets nobody in any more.
-    pub fn abandon(&self, shared: &Shared) {
+    pub(crate) fn abandon(&self, shared: &Shared) {
         let mut sessions = lock(&shared.sessions);
         if sessions
-            .get(&self.key())
+            .get(&self.key)
             .is_some_and(|other| std::ptr::eq(other.as_ref(), self))
         {
-            sessions.remove(&self.key());
+            sessions.remove(&self.key);
         }
         drop(sessions);
         lock(&self.state).phase = Phase::Destroyed;
         self.changed.notify_waiters();
     }
 
-    pub fn status(&self) -> SessionStatus {
+    pub(crate) fn status(&self) -> SessionStatus {
         let state = lock(&self.state);
         match state.phase {
             Phase::Provisioning => SessionStatus::Provisioning,
@@ -141,24 +137,24 @@ impl Inner {
         }
     }
 
-    pub fn gone(&self) -> Error {
+    pub(crate) fn gone(&self) -> Error {
         Error::NoSession {
-            agent: self.owner.agent.to_string(),
-            session: self.owner.session.to_string(),
+            agent: self.key.agent.to_string(),
+            session: self.key.session.to_string(),
         }
     }
 
-    pub fn busy(&self, problem: impl Into<String>) -> Error {
+    pub(crate) fn busy(&self, problem: impl Into<String>) -> Error {
         Error::SessionBusy {
-            session: self.owner.session.to_string(),
+            session: self.key.session.to_string(),
             problem: problem.into(),
         }
     }
 
     /// Moves between phases, unless the session is being destroyed: that wins.
-    pub fn enter(&self, phase: Phase) -> Result<()> {
+    pub(crate) fn enter(&self, phase: Phase) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.doomed() {
+        if state.is_destroyed() {
             return Err(self.gone());
         }
         state.phase = phase;
@@ -166,18 +162,18 @@ impl Inner {
     }
 
     /// Refuses while something runs. The slot is held, so nothing can begin meanwhile.
-    pub fn idle(&self) -> Result<()> {
+    pub(crate) fn idle(&self) -> Result<()> {
         let state = lock(&self.state);
         match (state.open, state.transfers) {
             (0, 0) => Ok(()),
             (0, _) => Err(self.busy("files are being transferred")),
-            (1, _) => Err(self.busy("an execution is under way")),
-            (count, _) => Err(self.busy(format!("{count} executions are under way"))),
+            (1, _) => Err(self.busy("an execution is running")),
+            (count, _) => Err(self.busy(format!("{count} executions are running"))),
         }
     }
 
     /// Whether its files are mirrored to disk after every execution.
-    pub fn keeps_files(&self) -> bool {
+    pub(crate) fn keeps_files(&self) -> bool {
         self.durable && self.config.workspace.is_none()
     }
 }

@@ -1,23 +1,32 @@
-//! The instance of a session, and the folder it is kept in. Either may come and go.
+//! The instance of a session, and the directory it is kept in. Either may come and go.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::inner::{Inner, Phase};
-use super::{network, standing};
+use super::network::{self, NetworkUpdates};
+use super::removal;
+use crate::backend::{Lifetime, Options, StateKind};
 use crate::config::MIB;
 use crate::shared::{Shared, lock};
-use crate::store::{Head, Home, Opening, SessionRecord, Store, blocking};
-use crate::{AgentId, Error, Instance, Plan, Result, SessionId};
+use crate::store::{Head, Home, NetworkFile, Opening, SessionRecord, Store, blocking};
+use crate::{
+    AgentId, BackendId, Capabilities, Error, InitialState, Instance, Plan, Result, SessionConfig,
+    SessionId,
+};
 
 /// How long to wait for another process that has the session open.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
-/// What a new instance may write however full its session is, so that files can be removed.
+/// What a new instance may write even if its session is full, so that files can be removed.
 const LEAST_DISK: u64 = MIB;
+/// How far beyond the limit a session may get by that.
+const MOST_BEYOND: u64 = 32 * MIB;
 
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -32,28 +41,40 @@ pub(crate) struct Live {
     pub plan: Arc<Plan>,
     /// Where its files are mirrored to after every execution.
     pub head: Option<Head>,
+    pub network: NetworkUpdates,
     lost: Arc<AtomicBool>,
 }
 
 impl Live {
-    pub fn give_up(&self) {
+    pub(crate) fn new(instance: Arc<dyn Instance>, plan: Arc<Plan>, head: Option<Head>) -> Self {
+        Self {
+            instance,
+            plan,
+            head,
+            network: NetworkUpdates::default(),
+            lost: Arc::default(),
+        }
+    }
+
+    /// It must not be used again.
+    pub(crate) fn mark_lost(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire) || !self.instance.is_alive()
     }
 }
 
 impl Inner {
     /// The instance, started if there is none.
-    pub async fn live(&self, shared: &Shared) -> Result<Live> {
+    pub(crate) async fn live(&self, shared: &Shared) -> Result<Live> {
         let mut slot = self.slot.lock().await;
         self.live_in(&mut slot, shared).await
     }
 
-    pub async fn live_in(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {
-        if lock(&self.state).doomed() {
+    pub(crate) async fn live_in(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {
+        if lock(&self.state).is_destroyed() {
             return Err(self.gone());
         }
         if self.durable {
@@ -62,9 +83,10 @@ impl Inner {
         if let Some(live) = slot.live.as_ref().filter(|live| !live.is_lost()) {
             return Ok(live.clone());
         }
-        self.bury(slot).await?;
+        self.remove_lost(slot).await?;
         if lock(&self.state).files_lost {
-            let problem = "its files went with it; restore a saved state or destroy the session";
+            let problem = "its files were lost with it; restore a checkpoint or destroy the \
+                           session";
             return Err(Error::InstanceLost(problem.into()));
         }
         self.enter(Phase::Provisioning)?;
@@ -76,14 +98,14 @@ impl Inner {
         };
         let entered = self.enter(phase);
         let live = started?;
-        // Kept also if the session is doomed: whoever destroys it waits for this slot.
+        // Kept also if the session is being destroyed: whoever destroys it waits for this slot.
         slot.live = Some(live.clone());
         entered?;
         Ok(live)
     }
 
     /// Frees what is left of an instance that was lost.
-    async fn bury(&self, slot: &mut Slot) -> Result<()> {
+    async fn remove_lost(&self, slot: &mut Slot) -> Result<()> {
         let Some(lost) = slot.live.take() else {
             return Ok(());
         };
@@ -91,70 +113,56 @@ impl Inner {
             lock(&self.state).files_lost = true;
         }
         let ended = lost.instance.destroy().await;
+        if let Some(home) = &mut slot.home {
+            home.set_lease(None)?;
+        }
         self.enter(Phase::Failed).and(ended)
     }
 
     async fn start_instance(&self, slot: &mut Slot, shared: &Shared) -> Result<Live> {
         let mut config = self.config.clone();
-        let mut layers = Vec::new();
-        let mut head = None;
-        let copies = shared.backend.copies_layers();
-        match &slot.home {
-            Some(home) if copies && !home.is_flat() => with_home(slot, Home::flatten).await?,
-            Some(home) if !copies && !home.is_settled() => with_home(slot, Home::settle).await?,
-            _ => {}
-        }
-        if let Some(home) = &slot.home {
-            let disk = &mut config.limits.disk_bytes.value;
-            if copies {
-                // The files lie on the new disk themselves; those that are there must fit.
-                *disk = home.store.head_bytes(&home.record).max(*disk);
-                layers.extend(home.filled_head()?);
-            } else {
-                *disk = disk.saturating_sub(home.record.bytes()).max(LEAST_DISK);
-                layers = home.layer_paths();
-            }
-            head = self.keeps_files().then(|| home.head());
-            // Changes of one image make no sense in another that has got its name.
-            config.image = home.record.base.clone().or(config.image);
-        }
-        let store = shared.place.durable();
-        let file = store.map(|store| store.network_file(&self.owner.agent, &self.owner.session));
+        let store = shared.storage.durable();
+        let file = store.map(|store| store.network_file(&self.key.agent, &self.key.session));
         config.network = self.network_now(shared, file.as_ref())?;
-        let plan = shared.plan(&config, layers)?;
-        let instance: Arc<dyn Instance> = shared.backend.create(&plan).await?.into();
-        if let Some(file) = file.filter(|_| instance.network().is_some()) {
-            network::follow(&instance, file);
+        if let Some(home) = &slot.home {
+            // Changes of one image make no sense in another that has got its name.
+            config.options.extend(home.record.pinned.clone());
         }
-        if let Some(home) = &mut slot.home
-            && let Err(error) = begin(home, &instance)
-        {
-            instance.destroy().await?;
+        let offer = shared.probe(&config).await?;
+        let initial = bring_in(slot, offer.state, &mut config).await?;
+        let head = slot.home.as_ref().filter(|_| self.keeps_files());
+        let head = head.map(|home| home.head());
+        let plan = Arc::new(shared.plan_with(&config, &offer, initial)?);
+        let (instance, plan) = match join(slot, shared, &plan, &offer).await? {
+            Some(instance) => (instance, plan),
+            None => shared.create(&config, plan).await?,
+        };
+        let live = Live::new(instance, plan, head);
+        if let Err(error) = begin(slot, &live, file).await {
+            live.instance.destroy().await?;
             return Err(error);
         }
-        let plan = Arc::new(plan);
-        lock(&self.state).plan = plan.clone();
-        Ok(Live {
-            instance,
-            plan,
-            head,
-            lost: Arc::default(),
-        })
+        lock(&self.state).plan = live.plan.clone();
+        Ok(live)
     }
 
-    /// The folder of the session, opened if it is not. A durable one may have been destroyed by
-    /// another process meanwhile.
-    pub async fn home_in<'a>(&self, slot: &'a mut Slot, shared: &Shared) -> Result<&'a mut Home> {
+    /// The directory of the session, opened if it is not. Another process may have destroyed a
+    /// durable one meanwhile.
+    pub(crate) async fn home_in<'a>(
+        &self,
+        slot: &'a mut Slot,
+        shared: &Shared,
+    ) -> Result<&'a mut Home> {
         if slot.home.as_ref().is_some_and(|home| !home.in_place()) {
             self.vanished(slot, shared).await;
             return Err(self.gone());
         }
         if slot.home.is_none() {
-            let store = shared.place.store()?.clone();
+            let store = shared.storage.store()?.clone();
             let home = if self.durable {
                 self.wait_for_home(&store).await?
             } else {
-                let record = self.new_record(shared.backend.name());
+                let record = self.new_record(shared.backend.id());
                 blocking(move || match store.try_open(&record.agent, &record.id)? {
                     Opening::Open(home) => Ok(home),
                     Opening::Missing | Opening::Busy { .. } => store.create(record).map(Box::new),
@@ -167,22 +175,25 @@ impl Inner {
         slot.home.as_deref_mut().ok_or_else(|| self.gone())
     }
 
-    pub fn new_record(&self, backend: &str) -> SessionRecord {
+    pub(crate) fn new_record(&self, backend: &BackendId) -> SessionRecord {
+        let plan = lock(&self.state).plan.clone();
         SessionRecord {
             version: SessionRecord::VERSION,
-            agent: self.owner.agent.clone(),
-            id: self.owner.session.clone(),
+            agent: self.key.agent.clone(),
+            id: self.key.session.clone(),
             created: self.created,
-            backend: backend.into(),
+            backend: backend.clone(),
             config: self.config.clone(),
             layers: Vec::new(),
             head: 0,
-            base: None,
+            pinned: Options::new(),
+            snapshots: plan.state_kind == StateKind::Snapshots,
+            enforcement: plan.enforcement().to_vec(),
         }
     }
 
     async fn wait_for_home(&self, store: &Store) -> Result<Box<Home>> {
-        wait_for_home(store, &self.owner.agent, &self.owner.session, || false)
+        wait_for_home(store, &self.key.agent, &self.key.session, || false)
             .await?
             .ok_or_else(|| self.gone())
     }
@@ -198,17 +209,108 @@ impl Inner {
     }
 }
 
-/// Notes in the folder what lives there now.
-fn begin(home: &mut Home, instance: &Arc<dyn Instance>) -> Result<()> {
-    standing::follow(instance, &home.path)
-        .map_err(|error| Error::io("the folder of the session", error))?;
-    if let Some(base) = instance.base() {
-        home.set_base(base)?;
+fn full(saved: u64, limit: u64) -> io::Error {
+    let problem = format!(
+        "its files take {} MiB of {} MiB; restore a checkpoint or destroy the session",
+        saved / MIB,
+        limit / MIB
+    );
+    io::Error::new(io::ErrorKind::StorageFull, problem)
+}
+
+/// Brings the files of the session into the form that the backend takes. Changes the limit of the
+/// disk to what an instance may still write.
+async fn bring_in(
+    slot: &mut Slot,
+    kind: StateKind,
+    config: &mut SessionConfig,
+) -> Result<InitialState> {
+    let saved = slot.home.as_ref().map(|home| home.record.snapshots);
+    if saved.is_some_and(|saved| saved != (kind == StateKind::Snapshots)) {
+        return Err(Error::InvalidConfig {
+            what: "backend",
+            problem: "the files of the session were saved in another way than it uses now".into(),
+        });
     }
+    match (&slot.home, kind) {
+        (Some(home), StateKind::Copied) if !home.is_flat() => {
+            with_home(slot, Home::flatten).await?;
+        }
+        (Some(home), StateKind::Layered) if !home.is_settled() => {
+            with_home(slot, Home::settle).await?;
+        }
+        _ => {}
+    }
+    let Some(home) = &slot.home else {
+        return Ok(InitialState::Empty);
+    };
+    let disk = &mut config.limits.disk_bytes.value;
+    match kind {
+        StateKind::Copied => {
+            // The files are on the new disk themselves; those that exist must fit.
+            *disk = home.store.head_bytes(&home.record).max(*disk);
+            let files = home.filled_head()?;
+            Ok(files.map_or(InitialState::Empty, InitialState::Copy))
+        }
+        StateKind::Snapshots => {
+            let snapshot = home.snapshot()?;
+            let bytes = snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes);
+            *disk = bytes.max(*disk);
+            Ok(snapshot.map_or(InitialState::Empty, InitialState::Snapshot))
+        }
+        StateKind::Layered => {
+            let saved = home.record.bytes();
+            if saved > disk.saturating_add(MOST_BEYOND) {
+                return Err(home.failed(full(saved, *disk)));
+            }
+            *disk = disk.saturating_sub(saved).max(LEAST_DISK);
+            Ok(InitialState::Layers(home.layer_paths()))
+        }
+    }
+}
+
+/// The instance that another process left, if there is one, with the network rules of now.
+async fn join(
+    slot: &mut Slot,
+    shared: &Shared,
+    plan: &Plan,
+    offer: &Capabilities,
+) -> Result<Option<Arc<dyn Instance>>> {
+    let lease = slot.home.as_ref().and_then(|home| home.lease.clone());
+    let lease = lease.filter(|lease| lease.expires > Timestamp::now());
+    let (Some(lease), Lifetime::Lease(_)) = (lease, offer.lifetime) else {
+        return Ok(None);
+    };
+    let Some(instance) = shared.backend.join(plan, &lease.handle).await? else {
+        return Ok(None);
+    };
+    let instance: Arc<dyn Instance> = instance.into();
+    network::update(instance.as_ref(), plan.network()).await?;
+    Ok(Some(instance))
+}
+
+/// Follows what other processes change, and records in the session's directory which instance it has.
+async fn begin(slot: &mut Slot, live: &Live, network: Option<NetworkFile>) -> Result<()> {
+    let instance = &live.instance;
+    if let Some(file) = network
+        && instance.network().await?.is_some()
+    {
+        live.network.follow(instance, file);
+    }
+    let Some(home) = &mut slot.home else {
+        return Ok(());
+    };
+    removal::follow(instance, &home.path)
+        .map_err(|error| Error::io("the directory of the session", error))?;
+    let pinned = instance.pinned();
+    if !pinned.is_empty() {
+        home.pin(pinned)?;
+    }
+    home.set_lease(instance.lease())?;
     home.started(instance.process_id())
 }
 
-/// Waits until a session is free. Nothing if `enough` says so first.
+/// Waits until no other process has the session open. `None` if `enough` is true first.
 pub(super) async fn wait_for_home(
     store: &Store,
     agent: &AgentId,
@@ -244,15 +346,15 @@ pub(super) async fn wait_for_home(
     }
 }
 
-/// Does something slow with the folder. If the caller stops waiting meanwhile, the folder is
-/// closed, and opened anew by the next who needs it.
+/// Does something slow with the directory. If the caller stops waiting meanwhile, the directory is
+/// closed, and the next call opens it again.
 pub(super) async fn with_home<T: Send + 'static>(
     slot: &mut Slot,
     work: impl FnOnce(&mut Home) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let Some(mut home) = slot.home.take() else {
         return Err(Error::InstanceLost(
-            "the folder of the session is not open".into(),
+            "the directory of the session is not open".into(),
         ));
     };
     let (home, result) = blocking(move || {

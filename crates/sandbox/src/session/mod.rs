@@ -1,4 +1,4 @@
-//! A place with files that lives across executions.
+//! A session: files and settings that persist across executions.
 
 mod busy;
 mod checkpoints;
@@ -9,14 +9,15 @@ mod inner;
 mod live;
 mod network;
 mod open;
-mod standing;
+mod removal;
 mod ticket;
 
 use std::sync::Arc;
 
 pub use checkpoints::Checkpoint;
+pub use files::Upload;
 pub(crate) use inner::Inner;
-pub(crate) use network::replace as replace_network;
+pub(crate) use live::Live;
 
 use crate::execution::ExecutionInfo;
 use crate::shared::{Shared, lock};
@@ -37,12 +38,14 @@ impl Session {
         Self { shared, inner }
     }
 
+    /// The agent it belongs to.
     pub fn agent(&self) -> &AgentId {
-        &self.inner.owner.agent
+        &self.inner.key.agent
     }
 
+    /// Its name.
     pub fn id(&self) -> &SessionId {
-        &self.inner.owner.session
+        &self.inner.key.session
     }
 
     /// What it was created with.
@@ -50,15 +53,17 @@ impl Session {
         &self.inner.config
     }
 
+    /// Its state.
     pub fn status(&self) -> SessionStatus {
         self.inner.status_in(&self.shared)
     }
 
-    /// What holds each limit, and how strongly.
+    /// What enforces each control, and how strongly.
     pub fn enforcement(&self) -> Vec<ControlState> {
         lock(&self.inner.state).plan.enforcement().to_vec()
     }
 
+    /// What is known about an execution.
     pub fn execution(&self, id: &ExecutionId) -> Result<ExecutionInfo> {
         let state = lock(&self.inner.state);
         state
@@ -68,28 +73,37 @@ impl Session {
             .ok_or_else(|| Error::NoExecution(id.to_string()))
     }
 
-    /// All that are under way, and the newest of those that ended.
+    /// All that run, and the newest that ended.
     pub fn executions(&self) -> Vec<ExecutionInfo> {
         lock(&self.inner.state).table.list().cloned().collect()
     }
 
-    /// Ends an execution; says whether there was one to end.
+    /// Ends an execution. False if it does not run.
     pub fn cancel(&self, id: &ExecutionId) -> bool {
         lock(&self.inner.state)
             .table
             .kill(id, KillReason::Cancelled)
     }
 
-    /// Ends the instance; the session and its files stay. Another process may open it then.
+    /// Ends the instance, or leaves it if another process can join it. The session and its files
+    /// stay, and another process may open it then.
     pub async fn close(&self) -> Result<()> {
         let mut slot = self.inner.slot.lock().await;
         self.inner.idle()?;
         if let Some(live) = slot.live.take() {
             if !self.inner.durable && self.inner.config.workspace.is_none() && !live.is_lost() {
                 let head = self.inner.home_in(&mut slot, &self.shared).await?.head();
-                head.save(live.instance.as_ref()).await?;
+                self.shared.save(&head, live.instance.as_ref()).await?;
             }
-            live.instance.destroy().await?;
+            match live.instance.lease() {
+                // Its files are saved; it ends with its lease, unless it is joined before.
+                Some(lease) if self.inner.durable && !live.is_lost() => {
+                    if let Some(head) = &live.head {
+                        head.keep_lease(&lease)?;
+                    }
+                }
+                _ => live.instance.destroy().await?,
+            }
         }
         if self.inner.durable {
             lock(&self.inner.state).busy.detach();

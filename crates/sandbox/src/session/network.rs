@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use brig_egress::{Layer, LayerKind, Rules};
+use brig_egress::Layer;
 
 use super::Session;
 use super::inner::Inner;
@@ -12,17 +12,25 @@ use crate::shared::{Shared, lock};
 use crate::store::NetworkFile;
 use crate::{Instance, Result};
 
-/// How soon a change that another process made is seen.
-const LOOK: Duration = Duration::from_millis(200);
+/// How soon a change that another process made is noticed.
+const INTERVAL: Duration = Duration::from_millis(200);
 
 impl Session {
     /// What it may reach: what it was created with, what was changed since, and what its user allows
     /// and blocks.
     pub fn network(&self) -> Result<NetworkConfig> {
-        let owner = &self.inner.owner;
-        let store = self.shared.place.durable();
-        let file = store.map(|store| store.network_file(&owner.agent, &owner.session));
+        let key = &self.inner.key;
+        let store = self.shared.storage.durable();
+        let file = store.map(|store| store.network_file(&key.agent, &key.session));
         self.inner.network_now(&self.shared, file.as_ref())
+    }
+}
+
+impl Session {
+    /// Joins the instance that another process left, which gives it the rules of now.
+    pub(crate) async fn update_instance(&self) -> Result<()> {
+        self.inner.live(&self.shared).await?;
+        self.close().await
     }
 }
 
@@ -49,44 +57,71 @@ impl Inner {
     }
 }
 
-/// Follows changes that other processes make, for as long as the instance lives.
-pub(super) fn follow(instance: &Arc<dyn Instance>, file: NetworkFile) {
-    let instance: Weak<dyn Instance> = Arc::downgrade(instance);
-    // A change since the instance was planned must not be missed, so it is read once in any case.
-    let mut seen = None;
-    tokio::spawn(async move {
-        loop {
-            let Some(instance) = instance.upgrade().filter(|instance| instance.is_alive()) else {
-                return;
-            };
-            let stamp = file.stamp();
-            // One that is gone, or can't be read, leaves the rules as they are.
-            if stamp.is_some()
-                && stamp != seen
-                && let Some(rules) = instance.network()
-                && replace(rules, || file.layer()).is_ok()
-            {
-                seen = stamp;
+/// Changes the rules of one instance, one change at a time: the rules are read from where they are
+/// kept and put in force while no other change can come in between. So the newest always win.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NetworkUpdates(Arc<tokio::sync::Mutex<()>>);
+
+impl NetworkUpdates {
+    /// Follows changes that other processes make, as long as the instance lives.
+    pub(crate) fn follow(&self, instance: &Arc<dyn Instance>, file: NetworkFile) {
+        let instance: Weak<dyn Instance> = Arc::downgrade(instance);
+        let updates = self.clone();
+        // The file may have changed since the instance was planned, so it is read at once.
+        let mut seen = None;
+        tokio::spawn(async move {
+            loop {
+                let Some(instance) = instance.upgrade().filter(|instance| instance.is_alive())
+                else {
+                    return;
+                };
+                let stamp = file.stamp();
+                // A file that is gone, or can't be read, leaves the rules as they are.
+                if stamp.is_some()
+                    && stamp != seen
+                    && updates.apply(&*instance, || file.layer()).await.is_ok()
+                {
+                    seen = stamp;
+                }
+                drop(instance);
+                tokio::time::sleep(INTERVAL).await;
             }
-            drop(instance);
-            tokio::time::sleep(LOOK).await;
+        });
+    }
+
+    /// Puts the layer that `read` returns in force, if the instance has a network.
+    pub(crate) async fn apply(
+        &self,
+        instance: &dyn Instance,
+        read: impl Fn() -> Result<Layer>,
+    ) -> Result<()> {
+        let _one_at_a_time = self.0.lock().await;
+        let Some(rules) = instance.network().await? else {
+            return Ok(());
+        };
+        let layer = read()?;
+        if rules.layers().contains(&layer) {
+            return Ok(());
         }
-    });
+        instance.change_network(layer).await
+    }
 }
 
-/// Puts what was changed in the place of what was changed before. Several may do so at a time: each
-/// reads again while no other can, so the last one puts what holds then.
-pub(crate) fn replace(rules: &Rules, read: impl Fn() -> Result<Layer>) -> Result<()> {
-    if rules.current().layers().contains(&read()?) {
+/// Gives an instance that was joined the rules of now: layers that changed since are replaced, and
+/// those that are gone are emptied.
+pub(super) async fn update(instance: &dyn Instance, network: &NetworkConfig) -> Result<()> {
+    let Some(rules) = instance.network().await? else {
         return Ok(());
+    };
+    let kinds = |layers: &[Layer], kind| layers.iter().any(|layer| layer.kind == kind);
+    let gone = (rules.layers().iter())
+        .filter(|layer| !kinds(&network.layers, layer.kind))
+        .map(|layer| Layer::new(layer.kind));
+    let changed = (network.layers.iter())
+        .filter(|layer| !rules.layers().contains(layer))
+        .cloned();
+    for layer in gone.chain(changed).collect::<Vec<_>>() {
+        instance.change_network(layer).await?;
     }
-    let mut done = Ok(());
-    rules.change(|layers| match read() {
-        Ok(layer) => {
-            layers.retain(|other| other.kind != LayerKind::Session);
-            layers.push(layer);
-        }
-        Err(error) => done = Err(error),
-    });
-    done
+    Ok(())
 }

@@ -9,7 +9,7 @@ use super::Session;
 use super::inner::{Inner, Phase};
 use super::live::{Slot, wait_for_home};
 use crate::needs;
-use crate::shared::{Owner, Shared, lock};
+use crate::shared::{SessionKey, Shared, lock};
 use crate::store::{Home, SessionRecord, Store, blocking};
 use crate::{
     AgentId, Control, Controls, Error, Plan, Result, SessionConfig, SessionId, SessionStatus,
@@ -23,27 +23,27 @@ impl Session {
         id: SessionId,
         config: SessionConfig,
     ) -> Result<Self> {
-        let plan = shared.plan(&config, Vec::new())?;
-        let store = shared.place.durable().cloned();
+        let plan = shared.plan(&config).await?;
+        let store = shared.storage.durable().cloned();
         if store.is_some() && config.workspace.is_none() {
             can_save(&config, &plan)?;
         }
-        let created = plan.created(shared.backend.name());
-        let owner = Owner { agent, session: id };
-        let inner = Inner::new(owner, config, Timestamp::now(), store.is_some(), plan);
+        let created = plan.created(shared.backend.id());
+        let key = SessionKey { agent, session: id };
+        let inner = Inner::new(key, config, Timestamp::now(), store.is_some(), plan);
         let session = Self::of(shared, Arc::new(inner));
         let mut unfinished = Unfinished(None);
-        // Held until all is there: whoever finds the name meanwhile waits here.
+        // Locked until everything exists: others that find the name meanwhile wait here.
         let mut slot = session.inner.slot.lock().await;
         session.inner.register(&session.shared)?;
         unfinished.0 = Some(&session);
         if let Some(store) = store {
-            let record = session.inner.new_record(session.shared.backend.name());
+            let record = session.inner.new_record(session.shared.backend.id());
             let home = blocking(move || store.create(record)).await?;
             session.inner.move_in(&mut slot, home)?;
         }
         let shared = &session.shared;
-        shared.record_all(&session.inner.owner, created).await?;
+        shared.record_all(&session.inner.key, created).await?;
         session.inner.live_in(&mut slot, &session.shared).await?;
         unfinished.keep();
         drop(slot);
@@ -52,11 +52,7 @@ impl Session {
 
     /// The one of this process, or one from disk, when no other process has it open.
     pub(crate) async fn open(shared: Arc<Shared>, agent: &AgentId, id: &SessionId) -> Result<Self> {
-        let find = || {
-            lock(&shared.sessions)
-                .get(&(agent.clone(), id.clone()))
-                .cloned()
-        };
+        let find = || shared.session(agent, id);
         let missing = || Error::NoSession {
             agent: agent.to_string(),
             session: id.to_string(),
@@ -68,7 +64,7 @@ impl Session {
                     inner,
                 });
             }
-            let store = shared.place.durable().ok_or_else(missing)?;
+            let store = shared.storage.durable().ok_or_else(missing)?;
             match wait_for_home(store, agent, id, || find().is_some()).await? {
                 Some(home) => return Self::opened(shared.clone(), *home).await,
                 None => continue,
@@ -76,7 +72,7 @@ impl Session {
         }
     }
 
-    async fn opened(shared: Arc<Shared>, home: Home) -> Result<Self> {
+    pub(crate) async fn opened(shared: Arc<Shared>, home: Home) -> Result<Self> {
         let SessionRecord {
             agent,
             id,
@@ -85,16 +81,15 @@ impl Session {
             config,
             ..
         } = home.record.clone();
-        if backend != shared.backend.name() {
-            let problem = format!("session `{id}` belongs to the {backend} backend");
-            return Err(Error::InvalidConfig {
-                what: "backend",
-                problem,
+        if backend != *shared.backend.id() {
+            return Err(Error::OtherBackend {
+                session: id.to_string(),
+                backend,
             });
         }
-        let plan = shared.plan(&config, Vec::new())?;
-        let owner = Owner { agent, session: id };
-        let inner = Inner::new(owner, config, created, true, plan);
+        let plan = shared.plan(&config).await?;
+        let key = SessionKey { agent, session: id };
+        let inner = Inner::new(key, config, created, true, plan);
         let session = Self::of(shared, Arc::new(inner));
         let mut slot = session.inner.slot.lock().await;
         session.inner.move_in(&mut slot, home)?;
@@ -112,25 +107,22 @@ impl Session {
         facts: Vec<Fact>,
     ) -> Result<Self> {
         let source = &self.inner;
-        let owner = Owner {
-            agent: source.owner.agent.clone(),
-            session: id,
-        };
-        let plan = self.shared.plan(&source.config, Vec::new())?;
-        let created = plan.created(self.shared.backend.name());
+        let key = SessionKey::new(&source.key.agent, &id);
+        let plan = self.shared.plan(&source.config).await?;
+        let created = plan.created(self.shared.backend.id());
         let config = source.config.clone();
-        let inner = Inner::new(owner, config, Timestamp::now(), source.durable, plan);
+        let inner = Inner::new(key, config, Timestamp::now(), source.durable, plan);
         let session = Self::of(self.shared.clone(), Arc::new(inner));
         let mut unfinished = Unfinished(None);
         let mut slot = session.inner.slot.lock().await;
         session.inner.register(&session.shared)?;
         unfinished.0 = Some(&session);
-        let record = session.inner.new_record(self.shared.backend.name());
+        let record = session.inner.new_record(self.shared.backend.id());
         let home = blocking(move || make(record)).await?;
         session.inner.move_in(&mut slot, home)?;
         let facts = created.into_iter().chain(facts).collect();
         let shared = &session.shared;
-        shared.record_all(&session.inner.owner, facts).await?;
+        shared.record_all(&session.inner.key, facts).await?;
         session.inner.enter(Phase::Open)?;
         unfinished.keep();
         drop(slot);
@@ -146,11 +138,11 @@ impl Inner {
     }
 
     /// Also notices when another process destroyed the session.
-    pub fn status_in(&self, shared: &Shared) -> SessionStatus {
+    pub(crate) fn status_in(&self, shared: &Shared) -> SessionStatus {
         let status = self.status();
         let settled = matches!(status, SessionStatus::Ready | SessionStatus::Failed);
-        match shared.place.durable() {
-            Some(store) if settled && !store.exists(&self.owner.agent, &self.owner.session) => {
+        match shared.storage.durable() {
+            Some(store) if settled && !store.exists(&self.key.agent, &self.key.session) => {
                 SessionStatus::Destroyed
             }
             _ => status,
@@ -183,10 +175,10 @@ impl Drop for Unfinished<'_> {
         let Some(Session { shared, inner }) = self.0 else {
             return;
         };
-        // Only its own folder: a name that was taken belongs to somebody else.
+        // Only its own directory: a name that was taken belongs to another session.
         let made = inner.slot.try_lock().is_ok_and(|slot| slot.home.is_some());
-        if let Some(store) = shared.place.durable().filter(|_| made) {
-            let _ = Store::destroy(store, &inner.owner.agent, &inner.owner.session);
+        if let Some(store) = shared.storage.durable().filter(|_| made) {
+            let _ = Store::destroy(store, &inner.key.agent, &inner.key.session);
         }
         inner.abandon(shared);
     }

@@ -1,14 +1,15 @@
-//! A place among the session's executions, given back whatever happens.
+//! What is under way in a session: counted at the beginning, and given back however it ends.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use super::inner::Inner;
-use crate::backend::ExecCommand;
+use crate::execution::ExecSignal;
 use crate::shared::lock;
 use crate::{Error, ExecutionId, Report, Result};
 
+/// An execution under way.
 pub(crate) struct Ticket {
     inner: Arc<Inner>,
     pub id: ExecutionId,
@@ -16,15 +17,18 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub fn take(inner: &Arc<Inner>, control: mpsc::UnboundedSender<ExecCommand>) -> Result<Self> {
+    pub(super) fn take(
+        inner: &Arc<Inner>,
+        signals: mpsc::UnboundedSender<ExecSignal>,
+    ) -> Result<Self> {
         let id = ExecutionId::random();
         let mut state = lock(&inner.state);
-        if state.doomed() {
+        if state.is_destroyed() {
             return Err(inner.gone());
         }
         state.open += 1;
         state.busy.raise(true);
-        state.table.add(&id, control);
+        state.table.add(&id, signals);
         Ok(Self {
             inner: inner.clone(),
             id,
@@ -32,19 +36,11 @@ impl Ticket {
         })
     }
 
-    pub fn started(&self) {
+    pub(super) fn started(&self) {
         lock(&self.inner.state).table.started(&self.id);
     }
 
-    pub fn finish(&mut self, result: &Result<Report>) {
-        self.settle(result.as_ref());
-    }
-
-    pub fn fail(&mut self, error: &Error) {
-        self.settle(Err(error));
-    }
-
-    fn settle(&mut self, result: Result<&Report, &Error>) {
+    pub(super) fn finish(&mut self, result: Result<&Report, &Error>) {
         self.finished = true;
         let mut state = lock(&self.inner.state);
         state.table.finish(&self.id, result);
@@ -59,7 +55,8 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.finished {
-            self.fail(&Error::InstanceLost("the execution was abandoned".into()));
+            let abandoned = Error::InstanceLost("the execution was abandoned".into());
+            self.finish(Err(&abandoned));
         }
     }
 }
@@ -68,9 +65,9 @@ impl Drop for Ticket {
 pub(super) struct Transfer<'a>(&'a Inner);
 
 impl<'a> Transfer<'a> {
-    pub fn begin(inner: &'a Inner) -> Result<Self> {
+    pub(super) fn begin(inner: &'a Inner) -> Result<Self> {
         let mut state = lock(&inner.state);
-        if state.doomed() {
+        if state.is_destroyed() {
             return Err(inner.gone());
         }
         state.transfers += 1;

@@ -10,11 +10,14 @@ use serde::de::DeserializeOwned;
 
 const NEW: &str = "new";
 
-/// The folder must exist: a session that was destroyed meanwhile is not made again.
+/// A record is a few kilobytes, and one with the largest policies still less than this.
+const LARGEST: u64 = 64 << 20;
+
+/// The directory must exist: a session that was destroyed meanwhile is not made again.
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write(path, value)?.sync_data()?;
     commit(path)?;
-    sync_folder(path.parent().unwrap_or(path))
+    sync_directory(path.parent().unwrap_or(path))
 }
 
 /// The same for what is of no use after the machine went down.
@@ -41,9 +44,13 @@ fn commit(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    Ok(serde_json::from_slice(&read_bytes(path)?)?)
 }
 
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    brig_input::read(path, LARGEST)
+}
+
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

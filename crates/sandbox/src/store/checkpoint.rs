@@ -4,15 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use brig_audit::Hash;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::Store;
 use super::atomic::{read_json, write_json};
 use super::home::{CHECKPOINTS, Home};
 use super::record::LayerRef;
-use crate::layers::hex;
 use crate::{AgentId, CheckpointName, Error, Result, SessionId};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ pub(crate) struct CheckpointRecord {
 }
 
 impl CheckpointRecord {
-    pub fn new(name: CheckpointName, layers: Vec<LayerRef>) -> Self {
+    pub(crate) fn new(name: CheckpointName, layers: Vec<LayerRef>) -> Self {
         let digest = digest(&layers);
         Self {
             version: 1,
@@ -37,24 +36,23 @@ impl CheckpointRecord {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.bytes).sum()
     }
 }
 
 fn digest(layers: &[LayerRef]) -> String {
-    let mut hash = Sha256::new();
-    hash.update(b"brig checkpoint 1\n");
+    let mut lines = String::from("brig checkpoint 1\n");
     for layer in layers {
-        hash.update(layer.digest.as_str());
-        hash.update(b"\n");
+        lines.push_str(layer.digest.as_str());
+        lines.push('\n');
     }
-    hex(&hash.finalize())
+    Hash::of(lines.as_bytes()).to_string()
 }
 
 impl Store {
     /// Oldest first.
-    pub fn checkpoints(
+    pub(crate) fn checkpoints(
         &self,
         agent: &AgentId,
         id: &SessionId,
@@ -65,7 +63,7 @@ impl Store {
     }
 }
 
-/// The records in the folder of a session.
+/// The records in the directory of a session.
 pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>> {
     let mut list = Vec::new();
     for entry in fs::read_dir(session.join(CHECKPOINTS))? {
@@ -82,7 +80,7 @@ pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>
 
 impl Home {
     /// A state whose record agrees with itself. Its layers are verified apart.
-    pub fn checkpoint(&self, name: &CheckpointName) -> Result<CheckpointRecord> {
+    pub(crate) fn checkpoint(&self, name: &CheckpointName) -> Result<CheckpointRecord> {
         let record: CheckpointRecord = match read_json(&self.checkpoint_path(name)) {
             Ok(record) => record,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -91,23 +89,25 @@ impl Home {
             Err(error) => return Err(tampered(name, error.to_string())),
         };
         if record.name != *name || record.digest != digest(&record.layers) {
-            return Err(tampered(name, "its record does not agree with itself"));
+            return Err(tampered(name, "its record is inconsistent"));
         }
         Ok(record)
     }
 
-    pub fn has_checkpoint(&self, name: &CheckpointName) -> bool {
+    pub(crate) fn has_checkpoint(&self, name: &CheckpointName) -> bool {
         self.checkpoint_path(name).exists()
     }
 
-    pub fn write_checkpoint(&self, record: &CheckpointRecord) -> Result<()> {
+    pub(crate) fn write_checkpoint(&self, record: &CheckpointRecord) -> Result<()> {
         write_json(&self.checkpoint_path(&record.name), record).map_err(|e| self.failed(e))
     }
 
-    pub fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {
+    pub(crate) fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {
+        let change = self.store.change()?;
         match fs::remove_file(self.checkpoint_path(name)) {
-            Ok(()) => self.store.collect().map_err(|error| self.failed(error)),
+            Ok(()) => change.collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                change.finish()?;
                 Err(Error::NoCheckpoint(name.to_string()))
             }
             Err(error) => Err(self.failed(error)),

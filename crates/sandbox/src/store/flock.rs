@@ -16,20 +16,20 @@ pub(crate) struct FileLock {
 }
 
 impl FileLock {
-    /// Nothing if somebody else has it.
-    pub fn try_exclusive(path: &Path) -> io::Result<Option<Self>> {
+    /// `None` if another process has it.
+    pub(super) fn try_exclusive(path: &Path) -> io::Result<Option<Self>> {
         Self::take(path, FlockOperation::NonBlockingLockExclusive)
     }
 
-    pub fn try_shared(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn try_shared(path: &Path) -> io::Result<Option<Self>> {
         Self::take(path, FlockOperation::NonBlockingLockShared)
     }
 
-    pub fn exclusive(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn exclusive(path: &Path) -> io::Result<Option<Self>> {
         Self::take(path, FlockOperation::LockExclusive)
     }
 
-    pub fn shared(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn shared(path: &Path) -> io::Result<Option<Self>> {
         Self::take(path, FlockOperation::LockShared)
     }
 
@@ -51,16 +51,16 @@ impl FileLock {
         }
     }
 
-    /// Whether its name still leads to it. It does not when its folder was taken away.
-    pub fn in_place(&self) -> bool {
-        let (Ok(held), Ok(named)) = (self.file.metadata(), self.path.metadata()) else {
+    /// Whether its name still leads to it. It does not when its directory was taken away.
+    pub(super) fn in_place(&self) -> bool {
+        let (Ok(own), Ok(named)) = (self.file.metadata(), self.path.metadata()) else {
             return false;
         };
-        (held.dev(), held.ino()) == (named.dev(), named.ino())
+        (own.dev(), own.ino()) == (named.dev(), named.ino())
     }
 
-    /// The folder of the lock got another name.
-    pub fn moved(mut self, path: PathBuf) -> Self {
+    /// The directory of the lock got another name.
+    pub(super) fn moved(mut self, path: PathBuf) -> Self {
         self.path = path;
         self
     }

@@ -1,39 +1,57 @@
-//! The folder that mirrors what an instance holds above its layers.
+//! The directory that mirrors what an instance contains above its layers, or refers to a snapshot of
+//! it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brig_layers::NEXT;
 use rustix::fs::{Mode, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 
-use crate::layers::NEXT;
-use crate::{Error, Instance, Result};
+use super::atomic::write_note;
+use super::home::LEASE;
+use super::{Store, blocking};
+use crate::backend::{Lease, Saved};
+use crate::{BackendId, Error, Instance, Result};
 
-/// Old or new as a whole: it is mirrored to a folder beside it, and then the two change places.
+/// Old or new as a whole: it is mirrored to a directory beside it, and then the two are exchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     path: PathBuf,
-    /// The folder it lies in: another session may have its path by now.
+    /// The directory it is in: another session may have its path by now.
     home: Arc<OwnedFd>,
     name: String,
+    /// Where snapshots are listed, if the backend keeps the files.
+    snapshots: Option<(Store, BackendId)>,
 }
 
 impl Head {
-    pub fn at(home: &Arc<OwnedFd>, session: &Path, name: String) -> Self {
+    pub(crate) fn at(
+        home: &Arc<OwnedFd>,
+        session: &Path,
+        name: String,
+        snapshots: Option<(Store, BackendId)>,
+    ) -> Self {
         Self {
             path: session.join(&name),
             home: Arc::clone(home),
             name,
+            snapshots,
         }
     }
 
-    pub fn path(&self) -> &Path {
+    /// Whether the backend keeps the files.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        self.snapshots.is_some()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub async fn save(&self, instance: &dyn Instance) -> Result<()> {
+    pub(crate) async fn save(&self, instance: &dyn Instance) -> Result<()> {
         let next = format!("{}.{NEXT}", self.name);
         let failed = |error: Errno| Error::io("the files of the session", io::Error::from(error));
         let home = self.home.as_ref();
@@ -42,8 +60,36 @@ impl Head {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
-        let pinned = PathBuf::from(format!("/proc/self/fd/{}", home.as_raw_fd()));
-        instance.save(&pinned.join(&next)).await?;
-        renameat_with(home, &next, home, &self.name, RenameFlags::EXCHANGE).map_err(failed)
+        match (
+            instance.save(&self.pinned().join(&next)).await?,
+            &self.snapshots,
+        ) {
+            (Saved::Directory, None) => {
+                renameat_with(home, &next, home, &self.name, RenameFlags::EXCHANGE).map_err(failed)
+            }
+            (Saved::Snapshot(snapshot), Some((store, backend))) => {
+                let (store, backend) = (store.clone(), backend.clone());
+                let head = self.clone();
+                blocking(move || {
+                    let path = head.pinned().join(&head.name);
+                    store.set_head_snapshot(&backend, snapshot, &path)
+                })
+                .await
+            }
+            _ => Err(Error::Protocol(
+                "the backend saved files in another way than it declared".into(),
+            )),
+        }
+    }
+
+    /// Keeps the lease of an instance that was used.
+    pub(crate) fn keep_lease(&self, lease: &Lease) -> Result<()> {
+        write_note(&self.pinned().join(LEASE), lease)
+            .map_err(|error| Error::io("the lease of the session", error))
+    }
+
+    /// A path to the session's directory, whatever becomes of its name.
+    fn pinned(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.home.as_raw_fd()))
     }
 }

@@ -1,4 +1,4 @@
-//! The folder of one session, open in this process.
+//! The directory of one session, open in this process.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
@@ -6,30 +6,44 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brig_layers::{merge, stacked, usage};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::atomic::{read_json, sync_folder, write_json};
+use super::atomic::{read_json, sync_directory, write_json};
 use super::flock::FileLock;
 use super::head::Head;
-use super::owner::Owner;
-use super::pool::Pool;
+use super::owner::OwnerFile;
+use super::pool::Change;
 use super::record::{LayerRef, SessionRecord};
-use super::{Store, make_folder};
-use crate::layers::{merge, usage};
-use crate::{AgentId, Error, Result, SessionId};
+use super::snapshots::head_snapshot;
+use super::{Store, make_directory};
+use crate::backend::{Lease, Options, Snapshot};
+use crate::{AgentId, BackendId, Error, Result, SessionId};
 
 /// More layers than this are merged when an instance starts.
 const MAX_LAYERS: usize = 8;
+/// They are also merged if what lies hidden in them is more than this part of what can still be
+/// written.
+const HIDDEN_SHARE: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Home {
     pub store: Store,
     pub path: PathBuf,
     pub record: SessionRecord,
-    /// The folder itself, whatever becomes of its path.
-    folder: Arc<OwnedFd>,
+    /// Of an instance that another process can join.
+    pub lease: Option<Lease>,
+    /// The directory itself, whatever becomes of its path.
+    directory: Arc<OwnedFd>,
     lock: FileLock,
+}
+
+/// What a backend keeps of a session.
+#[derive(Debug)]
+pub(crate) struct AtBackend {
+    pub backend: BackendId,
+    pub lease: Option<Lease>,
 }
 
 /// What came of trying to open a session.
@@ -43,21 +57,22 @@ pub(crate) enum Opening {
 }
 
 impl Store {
-    /// Takes the name and makes the folder. It appears complete and locked, or not at all.
-    pub fn create(&self, record: SessionRecord) -> Result<Home> {
+    /// Takes the name and makes the directory. It appears complete and locked, or not at all.
+    pub(crate) fn create(&self, record: SessionRecord) -> Result<Home> {
         let path = self.session_path(&record.agent, &record.id);
         let staging = self.fresh("staging");
         let made = self.stage(&staging, &record).and_then(|lock| {
-            let folder = open_folder(&staging)?;
+            let directory = open_directory(&staging)?;
             self.publish(&staging, &path)?;
-            Ok((lock.moved(path.join(LOCK)), folder))
+            Ok((lock.moved(path.join(LOCK)), directory))
         });
         match made {
-            Ok((lock, folder)) => Ok(Home {
+            Ok((lock, directory)) => Ok(Home {
                 store: self.clone(),
                 path,
                 record,
-                folder,
+                lease: None,
+                directory,
                 lock,
             }),
             Err(error) => {
@@ -73,11 +88,11 @@ impl Store {
     }
 
     fn stage(&self, staging: &Path, record: &SessionRecord) -> io::Result<FileLock> {
-        make_folder(staging)?;
+        make_directory(staging)?;
         let lock =
             FileLock::try_exclusive(&staging.join(LOCK))?.ok_or(io::ErrorKind::WouldBlock)?;
-        make_folder(&staging.join(CHECKPOINTS))?;
-        make_folder(&head_path(staging, record.head))?;
+        make_directory(&staging.join(CHECKPOINTS))?;
+        make_directory(&head_path(staging, record.head))?;
         write_json(&staging.join(RECORD), record)?;
         Ok(lock)
     }
@@ -85,25 +100,40 @@ impl Store {
     fn publish(&self, staging: &Path, path: &Path) -> io::Result<()> {
         let agent = path.parent().unwrap_or(path);
         loop {
-            make_folder(agent)?;
+            make_directory(agent)?;
             match renameat_with(CWD, staging, CWD, path, RenameFlags::NOREPLACE) {
-                Ok(()) => return sync_folder(agent),
-                // The last other session of the agent went, and the folder with it.
+                Ok(()) => return sync_directory(agent),
+                // The last other session of the agent went, and the directory with it.
                 Err(Errno::NOENT) if staging.exists() => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
+    /// What the files of a session take.
+    pub(crate) fn bytes(&self, record: &SessionRecord) -> u64 {
+        let path = self.session_path(&record.agent, &record.id);
+        let head = match record.snapshots {
+            true => head_snapshot(&head_path(&path, record.head)).ok().flatten(),
+            false => None,
+        };
+        match head {
+            // It has all files.
+            Some(snapshot) => snapshot.bytes,
+            None if record.snapshots => record.bytes(),
+            None => record.bytes() + self.head_bytes(record),
+        }
+    }
+
     /// What the files above its layers take.
-    pub fn head_bytes(&self, record: &SessionRecord) -> u64 {
+    pub(crate) fn head_bytes(&self, record: &SessionRecord) -> u64 {
         let path = self.session_path(&record.agent, &record.id);
         usage(&head_path(&path, record.head)).unwrap_or(0)
     }
 
     /// The number of the next execution of a session, whichever process asks: one byte is added
     /// to a file for each, and where it lands is the number. Nothing if the session is gone.
-    pub fn next_step(&self, agent: &AgentId, id: &SessionId) -> Result<Option<u64>> {
+    pub(crate) fn next_step(&self, agent: &AgentId, id: &SessionId) -> Result<Option<u64>> {
         let path = self.session_path(agent, id).join(STEPS);
         let add = || -> io::Result<u64> {
             let mut file = File::options().append(true).create(true).open(path)?;
@@ -117,7 +147,7 @@ impl Store {
         }
     }
 
-    pub fn try_open(&self, agent: &AgentId, id: &SessionId) -> Result<Opening> {
+    pub(crate) fn try_open(&self, agent: &AgentId, id: &SessionId) -> Result<Opening> {
         let path = self.session_path(agent, id);
         if !path.join(RECORD).exists() {
             return Ok(Opening::Missing);
@@ -126,77 +156,125 @@ impl Store {
             Ok(Some(lock)) => lock,
             Ok(None) => {
                 return Ok(Opening::Busy {
-                    pid: Owner::read(&path).map(|owner| owner.owner.pid),
+                    pid: OwnerFile::read(&path).map(|owner| owner.owner.pid),
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opening::Missing),
             Err(error) => return Err(failed(id, error)),
         };
-        let folder = match open_folder(&path) {
-            Ok(folder) => folder,
+        let directory = match open_directory(&path) {
+            Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opening::Missing),
             Err(error) => return Err(failed(id, error)),
         };
-        // Looked at last, so that the folder is the one that is locked.
+        // Looked at last, so that the directory is the one that is locked.
         if !lock.in_place() {
             return Ok(Opening::Missing);
         }
-        let record: SessionRecord =
-            read_json(&path.join(RECORD)).map_err(|error| failed(id, error))?;
-        if record.version != SessionRecord::VERSION {
-            let problem = format!("it was written in format {}", record.version);
-            return Err(failed(id, io::Error::other(problem)));
-        }
+        let record = SessionRecord::read(&path.join(RECORD)).map_err(|error| failed(id, error))?;
         let home = Home {
             store: self.clone(),
+            lease: read_lease(&path),
             path,
             record,
-            folder,
+            directory,
             lock,
         };
         home.tidy()
-            .and_then(|()| Owner::write(&home.path, None))
+            .and_then(|()| OwnerFile::write(&home.path, None))
             .map_err(|e| home.failed(e))?;
         Ok(Opening::Open(Box::new(home)))
     }
 
-    /// Ends a session, whoever has it open, and removes it. Says whether there was one.
-    pub fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
+    /// What only the backend can remove of a session.
+    pub(crate) fn at_backend(&self, agent: &AgentId, id: &SessionId) -> Option<AtBackend> {
+        let path = self.session_path(agent, id);
+        let record = SessionRecord::read(&path.join(RECORD)).ok()?;
+        let lease = read_lease(&path);
+        (record.snapshots || lease.is_some()).then_some(AtBackend {
+            backend: record.backend,
+            lease,
+        })
+    }
+
+    /// Ends a session, whoever has it open, and removes it. Returns whether there was one.
+    pub(crate) fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
         let path = self.session_path(agent, id);
         let away = self.fresh("trash");
+        // Without layers nothing is left over. What can't be read may have some.
+        let layers = self.layers_of(&path).map_or(1, |layers| layers.len());
+        let change = match layers {
+            0 => None,
+            _ => Some(self.change()?),
+        };
         // From here on its owner finds it gone, and can't write to it any more.
         match fs::rename(&path, &away) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                change.map_or(Ok(()), Change::finish)?;
+                return Ok(false);
+            }
             Err(error) => return Err(failed(id, error)),
         }
-        Owner::kill_instance(&away).map_err(|error| failed(id, error))?;
-        let had_layers = self
-            .layers_of(&away)
-            .map_or(true, |layers| !layers.is_empty());
+        OwnerFile::kill_instance(&away).map_err(|error| failed(id, error))?;
         fs::remove_dir_all(&away).map_err(|error| failed(id, error))?;
         if let Some(agent) = path.parent() {
             // Fails while there are others, as it should.
             let _ = fs::remove_dir(agent);
         }
-        if had_layers {
-            self.collect().map_err(|error| failed(id, error))?;
-        }
+        change.map_or(Ok(()), Change::collect)?;
         Ok(true)
     }
 }
 
+/// Each layer once, where it is on top. Below that it changes nothing: whatever it has, covers or
+/// removes is had, covered or removed above. An overlay does not take a directory twice.
+fn distinct(layers: Vec<LayerRef>) -> Vec<LayerRef> {
+    let mut kept: Vec<LayerRef> = Vec::with_capacity(layers.len());
+    for layer in layers {
+        kept.retain(|other| other.digest != layer.digest);
+        kept.push(layer);
+    }
+    kept
+}
+
 impl Home {
     /// Whether the session was not destroyed by another process.
-    pub fn in_place(&self) -> bool {
+    pub(crate) fn in_place(&self) -> bool {
         self.lock.in_place()
     }
 
-    pub fn head(&self) -> Head {
-        Head::at(&self.folder, &self.path, head_name(self.record.head))
+    pub(crate) fn head(&self) -> Head {
+        let backend = || (self.store.clone(), self.record.backend.clone());
+        let snapshots = self.record.snapshots.then(backend);
+        let name = head_name(self.record.head);
+        Head::at(&self.directory, &self.path, name, snapshots)
     }
 
-    pub fn layer_paths(&self) -> Vec<PathBuf> {
+    /// What the backend keeps of the session's files.
+    pub(crate) fn snapshot(&self) -> Result<Option<Snapshot>> {
+        let head = head_snapshot(self.head().path()).map_err(|error| self.failed(error))?;
+        let last = || self.record.layers.last()?.snapshot.clone();
+        Ok(head.or_else(last))
+    }
+
+    /// Keeps the lease of its instance, or forgets it.
+    pub(crate) fn set_lease(&mut self, lease: Option<Lease>) -> Result<()> {
+        let path = self.path.join(LEASE);
+        let done = match (&lease, &self.lease) {
+            (Some(lease), _) => write_json(&path, lease),
+            (None, Some(_)) => match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                done => done,
+            },
+            (None, None) => Ok(()),
+        };
+        done.map_err(|error| self.failed(error))?;
+        self.lease = lease;
+        Ok(())
+    }
+
+    pub(crate) fn layer_paths(&self) -> Vec<PathBuf> {
         self.record
             .layers
             .iter()
@@ -204,13 +282,13 @@ impl Home {
             .collect()
     }
 
-    /// From the first time on.
-    pub fn set_base(&mut self, base: &str) -> Result<()> {
-        if self.record.base.as_deref() == Some(base) {
+    /// Keeps options that the files depend on, from the first time on.
+    pub(crate) fn pin(&mut self, options: Options) -> Result<()> {
+        if self.record.pinned == options {
             return Ok(());
         }
         let record = SessionRecord {
-            base: Some(base.to_owned()),
+            pinned: options,
             ..self.record.clone()
         };
         write_json(&self.path.join(RECORD), &record).map_err(|error| self.failed(error))?;
@@ -218,11 +296,11 @@ impl Home {
         Ok(())
     }
 
-    pub fn started(&self, instance: Option<u32>) -> Result<()> {
-        Owner::write(&self.path, instance).map_err(|error| self.failed(error))
+    pub(crate) fn started(&self, instance: Option<u32>) -> Result<()> {
+        OwnerFile::write(&self.path, instance).map_err(|error| self.failed(error))
     }
 
-    pub fn busy_file(&self) -> Result<File> {
+    pub(crate) fn busy_file(&self) -> Result<File> {
         let path = self.path.join(BUSY);
         let file = File::options()
             .write(true)
@@ -233,63 +311,100 @@ impl Home {
     }
 
     /// The layers with the head on top of them, as they would be saved now.
-    pub fn frozen(&self, pool: &Pool<'_>) -> Result<Vec<LayerRef>> {
+    pub(crate) fn frozen(&self, change: &Change<'_>) -> Result<Vec<LayerRef>> {
+        if self.record.snapshots {
+            return Ok(self.snapshot()?.map(LayerRef::of).into_iter().collect());
+        }
         let mut layers = self.record.layers.clone();
         if let Some(head) = self.filled_head()? {
-            layers.push(pool.freeze(&head)?);
+            layers.push(change.freeze(&head)?);
         }
-        Ok(layers)
+        Ok(distinct(layers))
     }
 
     /// The head, unless it is empty.
-    pub fn filled_head(&self) -> Result<Option<PathBuf>> {
+    pub(crate) fn filled_head(&self) -> Result<Option<PathBuf>> {
         let head = self.head();
         let empty = is_empty(head.path()).map_err(|error| self.failed(error))?;
         Ok((!empty).then(|| head.path().to_owned()))
     }
 
     /// Whether there is nothing for [`Home::settle`] to do.
-    pub fn is_settled(&self) -> bool {
-        self.record.layers.len() <= MAX_LAYERS && is_empty(self.head().path()).unwrap_or(false)
+    pub(crate) fn is_settled(&self) -> bool {
+        self.record.layers.len() <= MAX_LAYERS
+            && is_empty(self.head().path()).unwrap_or(false)
+            && distinct(self.record.layers.clone()) == self.record.layers
     }
 
     /// Makes the head a layer, so that an instance can start above it.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         let store = self.store.clone();
-        let pool = store.pool()?;
-        let mut layers = self.frozen(&pool)?;
-        if layers.len() > MAX_LAYERS {
-            layers = vec![pool.merge(&layers)?];
+        let change = store.change()?;
+        let mut layers = self.frozen(&change)?;
+        let merged = layers.len() > MAX_LAYERS || self.hides_much(&layers);
+        if merged {
+            layers = vec![change.merge(&layers)?];
         }
-        if layers != self.record.layers {
+        if layers != self.record.layers || self.filled_head()?.is_some() {
             self.rebase(layers)?;
         }
-        Ok(())
+        match merged {
+            true => change.collect(),
+            false => change.finish(),
+        }
+    }
+
+    /// Whether files that were replaced or removed, and still lie in a layer, take much of what the
+    /// session may store.
+    fn hides_much(&self, layers: &[LayerRef]) -> bool {
+        let saved: u64 = layers.iter().map(|layer| layer.bytes).sum();
+        let room = self
+            .record
+            .config
+            .limits
+            .disk_bytes
+            .value
+            .saturating_sub(saved);
+        let much = |hidden: u64| hidden > room / HIDDEN_SHARE;
+        if layers.len() < 2 || !much(saved) {
+            return false;
+        }
+        let paths: Vec<PathBuf> = (layers.iter())
+            .map(|layer| self.store.layer_path(layer))
+            .collect();
+        // What can't be told counts as hidden.
+        much(saved.saturating_sub(stacked(&paths).unwrap_or(0)))
     }
 
     /// Whether there is nothing for [`Home::flatten`] to do.
-    pub fn is_flat(&self) -> bool {
+    pub(crate) fn is_flat(&self) -> bool {
         self.record.layers.is_empty()
     }
 
     /// Puts everything into the head, so that an instance can start from a copy of it.
-    pub fn flatten(&mut self) -> Result<()> {
+    pub(crate) fn flatten(&mut self) -> Result<()> {
         let store = self.store.clone();
-        let pool = store.pool()?;
+        let change = store.change()?;
         let mut all = self.layer_paths();
         all.extend(self.filled_head()?);
         self.replace(Vec::new(), |head| {
             merge(&all, head).map_err(|error| self.failed(error))?;
-            pool.sync()
+            change.sync()
         })
         .and_then(|record| self.adopt(record))?;
-        drop(pool);
-        // Perhaps nobody else needs them, and nobody would look for them later.
-        store.collect().map_err(|error| self.failed(error))
+        change.collect()
+    }
+
+    /// Goes back to a saved state. The layers that were in use before may be in use no more.
+    pub(crate) fn restore(&mut self, layers: Vec<LayerRef>) -> Result<()> {
+        let store = self.store.clone();
+        let change = store.change()?;
+        self.rebase(layers)?;
+        change.collect()
     }
 
     /// Stands on other layers from now on, with an empty head.
-    pub fn rebase(&mut self, layers: Vec<LayerRef>) -> Result<()> {
+    fn rebase(&mut self, layers: Vec<LayerRef>) -> Result<()> {
         let record = self.replace(layers, |_| Ok(()))?;
         self.adopt(record)
     }
@@ -309,7 +424,7 @@ impl Home {
         let failed = |error| self.failed(error);
         // An attempt that failed may have left a part of it.
         self.store.discard(&head).map_err(failed)?;
-        make_folder(&head).map_err(failed)?;
+        make_directory(&head).map_err(failed)?;
         fill(&head)?;
         write_json(&self.path.join(RECORD), &record).map_err(failed)?;
         Ok(record)
@@ -323,7 +438,7 @@ impl Home {
     /// Removes what an interrupted call left: heads that are not the head.
     fn tidy(&self) -> io::Result<()> {
         let head = self.head();
-        make_folder(head.path())?;
+        make_directory(head.path())?;
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let name = path
@@ -336,17 +451,23 @@ impl Home {
         Ok(())
     }
 
-    pub fn failed(&self, error: io::Error) -> Error {
+    pub(crate) fn failed(&self, error: io::Error) -> Error {
         failed(&self.record.id, error)
     }
 }
 
 pub(super) const RECORD: &str = "session.json";
 pub(super) const LOCK: &str = "lock";
+pub(super) const LEASE: &str = "lease.json";
 pub(super) const BUSY: &str = "busy";
 const STEPS: &str = "steps";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 const HEAD: &str = "head-";
+
+/// Without one that can be read, the instance ends by itself.
+fn read_lease(session: &Path) -> Option<Lease> {
+    read_json(&session.join(LEASE)).ok()
+}
 
 fn head_name(number: u64) -> String {
     format!("{HEAD}{number}")
@@ -356,13 +477,13 @@ pub(super) fn head_path(path: &Path, number: u64) -> PathBuf {
     path.join(head_name(number))
 }
 
-fn open_folder(path: &Path) -> io::Result<Arc<OwnedFd>> {
+fn open_directory(path: &Path) -> io::Result<Arc<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Arc::new(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-fn is_empty(folder: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(folder)?.next().is_none())
+fn is_empty(directory: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(directory)?.next().is_none())
 }
 
 fn failed(id: &SessionId, error: io::Error) -> Error {

@@ -4,11 +4,13 @@
 //! ```text
 //! sessions/<agent>/<id>/   session.json, checkpoints/, head-<n>/, and who has it open
 //! layers/<digest>/         saved states, shared by all sessions
+//! snapshots/<digest>.json  saved states that backends keep
 //! staging/, trash/         on the way in and on the way out
 //! ```
 
 mod atomic;
 mod checkpoint;
+mod find;
 mod flock;
 mod head;
 mod home;
@@ -16,6 +18,7 @@ mod network;
 mod owner;
 mod pool;
 mod record;
+mod snapshots;
 mod sweep;
 mod temporary;
 
@@ -27,14 +30,15 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use checkpoint::{CheckpointRecord, tampered};
 pub(crate) use head::Head;
-pub(crate) use home::{Home, Opening};
+pub(crate) use home::{AtBackend, Home, Opening};
 pub(crate) use network::NetworkFile;
+pub(crate) use owner::Process;
 pub(crate) use record::SessionRecord;
 
 use self::temporary::Temporary;
 use crate::{AgentId, Error, Result, SessionId};
 
-/// A folder of state.
+/// A directory of state.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     root: PathBuf,
@@ -43,13 +47,13 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Makes the folders that are missing and sweeps what a crash left.
-    pub fn open(root: &Path) -> Result<Self> {
-        let failed = |error| Error::io(format!("state folder `{}`", root.display()), error);
-        make_folder(root).map_err(failed)?;
+    /// Makes the directories that are missing and sweeps what a crash left.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let failed = |error| Error::io(format!("state directory `{}`", root.display()), error);
+        make_directory(root).map_err(failed)?;
         let root = fs::canonicalize(root).map_err(failed)?;
         for name in ["sessions", "layers", "staging", "trash"] {
-            make_folder(&root.join(name)).map_err(failed)?;
+            make_directory(&root.join(name)).map_err(failed)?;
         }
         let store = Self {
             root,
@@ -59,61 +63,62 @@ impl Store {
         Ok(store)
     }
 
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    fn session_path(&self, agent: &AgentId, id: &SessionId) -> PathBuf {
+    pub(crate) fn session_path(&self, agent: &AgentId, id: &SessionId) -> PathBuf {
         self.root
             .join("sessions")
             .join(agent.as_str())
             .join(id.as_str())
     }
 
-    fn fresh(&self, folder: &str) -> PathBuf {
+    fn fresh(&self, directory: &str) -> PathBuf {
         self.root
-            .join(folder)
+            .join(directory)
             .join(uuid::Uuid::new_v4().simple().to_string())
     }
 }
 
 /// Where sessions are kept.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     Durable(Store),
     /// As long as the process lives; made when it is first needed.
     Temporary(OnceLock<Store>),
 }
 
-impl Place {
-    pub fn durable(&self) -> Option<&Store> {
+impl Storage {
+    pub(crate) fn durable(&self) -> Option<&Store> {
         match self {
-            Place::Durable(store) => Some(store),
-            Place::Temporary(_) => None,
+            Storage::Durable(store) => Some(store),
+            Storage::Temporary(_) => None,
         }
     }
 
-    pub fn store(&self) -> Result<&Store> {
+    pub(crate) fn store(&self) -> Result<&Store> {
         let cell = match self {
-            Place::Durable(store) => return Ok(store),
-            Place::Temporary(cell) => cell,
+            Storage::Durable(store) => return Ok(store),
+            Storage::Temporary(cell) => cell,
         };
         if let Some(store) = cell.get() {
             return Ok(store);
         }
-        let folder = Temporary::make().map_err(|error| Error::io("temporary folder", error))?;
-        let mut store = Store::open(folder.path())?;
-        store._temporary = Some(Arc::new(folder));
+        let directory =
+            Temporary::make().map_err(|error| Error::io("temporary directory", error))?;
+        let mut store = Store::open(directory.path())?;
+        store._temporary = Some(Arc::new(directory));
         Ok(cell.get_or_init(|| store))
     }
 }
 
 /// For its owner alone.
-fn make_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Runs something slow where it does not hold up others.
+/// Runs something slow on a thread where it does not block others.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -17,29 +17,29 @@ const FILE: &str = "network.json";
 const LOCK: &str = "network.lock";
 
 impl Store {
-    pub fn network_file(&self, agent: &AgentId, id: &SessionId) -> NetworkFile {
+    pub(crate) fn network_file(&self, agent: &AgentId, id: &SessionId) -> NetworkFile {
         NetworkFile(self.session_path(agent, id).join(FILE))
     }
 
     /// Changes it, once `record` has taken note of what it was and what it becomes. Nothing if there
     /// is no such session.
-    pub fn change_network(
+    pub(crate) fn change_network(
         &self,
         agent: &AgentId,
         id: &SessionId,
         change: impl FnOnce(&mut Layer),
         record: impl FnOnce(&Layer, &Layer) -> Result<()>,
     ) -> Result<Option<Layer>> {
-        let folder = self.session_path(agent, id);
+        let directory = self.session_path(agent, id);
         let failed = |error: io::Error| Error::io(format!("session `{id}`"), error);
-        if !folder.join(RECORD).exists() {
+        if !directory.join(RECORD).exists() {
             return Ok(None);
         }
-        let lock = match FileLock::exclusive(&folder.join(LOCK)) {
+        let lock = match FileLock::exclusive(&directory.join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             lock => lock.map_err(failed)?,
         };
-        let file = NetworkFile(folder.join(FILE));
+        let file = NetworkFile(directory.join(FILE));
         let before = file.read().map_err(failed)?;
         let mut after = before.clone();
         change(&mut after);
@@ -56,7 +56,7 @@ impl Store {
 pub(crate) struct NetworkFile(PathBuf);
 
 impl NetworkFile {
-    pub fn layer(&self) -> Result<Layer> {
+    pub(crate) fn layer(&self) -> Result<Layer> {
         self.read()
             .map_err(|error| Error::io("the network of a session", error))
     }
@@ -71,7 +71,7 @@ impl NetworkFile {
     }
 
     /// Another one whenever it was changed: it is replaced as a whole.
-    pub fn stamp(&self) -> Option<(u64, SystemTime)> {
+    pub(crate) fn stamp(&self) -> Option<(u64, SystemTime)> {
         use std::os::unix::fs::MetadataExt;
         let metadata = self.0.metadata().ok()?;
         Some((metadata.ino(), metadata.modified().ok()?))

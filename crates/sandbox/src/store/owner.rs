@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use brig_linux::process_stat::ProcessStat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -14,14 +15,14 @@ const FILE: &str = "owner.json";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pub pid: u32,
     /// In the clock ticks of the kernel: a number that is used again has another start.
     pub start: u64,
 }
 
 impl Process {
-    pub fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         Some(Self {
             pid,
             start: start_time(pid)?,
@@ -59,25 +60,26 @@ impl Process {
     }
 }
 
+/// The contents of `owner.json`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Owner {
+pub(super) struct OwnerFile {
     pub owner: Process,
     pub instance: Option<Process>,
 }
 
-impl Owner {
-    pub fn write(folder: &Path, instance: Option<u32>) -> io::Result<()> {
+impl OwnerFile {
+    pub(super) fn write(directory: &Path, instance: Option<u32>) -> io::Result<()> {
         let owner = Process::of(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
         let instance = instance.and_then(Process::of);
-        write_note(&folder.join(FILE), &Owner { owner, instance })
+        write_note(&directory.join(FILE), &OwnerFile { owner, instance })
     }
 
-    pub fn read(folder: &Path) -> Option<Self> {
-        read_json(&folder.join(FILE)).ok()
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        read_json(&directory.join(FILE)).ok()
     }
 
-    pub fn kill_instance(folder: &Path) -> io::Result<()> {
-        match Self::read(folder).and_then(|owner| owner.instance) {
+    pub(super) fn kill_instance(directory: &Path) -> io::Result<()> {
+        match Self::read(directory).and_then(|owner| owner.instance) {
             Some(instance) => instance.kill(),
             None => Ok(()),
         }
@@ -85,9 +87,5 @@ impl Owner {
 }
 
 fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name of the program is in parentheses and may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    Some(ProcessStat::of(pid).ok()?.start_time)
 }

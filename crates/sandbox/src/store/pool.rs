@@ -5,24 +5,39 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use brig_layers::{link_tree, merge, summarize, usage};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::flock::FileLock;
 use super::record::{LayerDigest, LayerRef};
-use super::{Store, make_folder};
-use crate::layers::{link_tree, merge, summarize};
+use super::sweep::entries;
+use super::{Store, make_directory};
 use crate::{Error, Result};
 
-/// While one is held, no layer is removed. What it makes must be referred to before it is dropped.
+/// While one is held, no layer is removed.
 #[derive(Debug)]
 pub(crate) struct Pool<'a> {
     store: &'a Store,
     _lock: FileLock,
 }
 
+/// A change of the layers, or of what refers to them. If it does not come to its end, there may be
+/// layers that nobody refers to. A file in `staging/` says so until they are removed, at the latest by
+/// the next start.
+#[derive(Debug)]
+#[must_use = "what is not finished makes the next start look for unused layers"]
+pub(crate) struct Change<'a> {
+    pool: Pool<'a>,
+    mark: PathBuf,
+}
+
+/// What the names of the files begin with that stand for an unfinished [`Change`].
+const UNFINISHED: &str = "unfinished-";
+
 impl Store {
-    pub fn pool(&self) -> Result<Pool<'_>> {
+    /// To look at layers, or to add a reference to one that has others.
+    pub(crate) fn pool(&self) -> Result<Pool<'_>> {
         let lock = FileLock::shared(&self.pool_lock()).map_err(failed)?;
         let lock = lock.ok_or_else(|| failed(io::ErrorKind::WouldBlock.into()))?;
         Ok(Pool {
@@ -31,33 +46,86 @@ impl Store {
         })
     }
 
-    pub fn layer_path(&self, layer: &LayerRef) -> PathBuf {
+    /// To add layers, or to remove references.
+    pub(crate) fn change(&self) -> Result<Change<'_>> {
+        let pool = self.pool()?;
+        let name = format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple());
+        let mark = self.root.join("staging").join(name);
+        fs::File::create_new(&mark).map_err(failed)?;
+        Ok(Change { pool, mark })
+    }
+
+    /// The files of changes that were begun and did not come to their end, or not yet.
+    fn unfinished(&self) -> Vec<PathBuf> {
+        let mut files = entries(&self.root.join("staging"));
+        files.retain(|file| is_unfinished(file));
+        files
+    }
+
+    /// Removes what interrupted changes left, unless somebody is at work on layers.
+    pub(super) fn collect_interrupted(&self) -> io::Result<()> {
+        if self.unfinished().is_empty() {
+            return Ok(());
+        }
+        match FileLock::try_exclusive(&self.pool_lock())? {
+            Some(lock) => self.remove_unused(&lock),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn layer_path(&self, layer: &LayerRef) -> PathBuf {
         self.root.join("layers").join(layer.digest.as_str())
     }
 
-    fn pool_lock(&self) -> PathBuf {
+    pub(super) fn pool_lock(&self) -> PathBuf {
         self.root.join("layers").join(".lock")
     }
 
     /// Removes the layers that nobody refers to. Others who are at work come first.
-    pub fn collect(&self) -> io::Result<()> {
-        let Some(_lock) = FileLock::exclusive(&self.pool_lock())? else {
+    pub(crate) fn collect(&self) -> io::Result<()> {
+        match FileLock::exclusive(&self.pool_lock())? {
+            Some(lock) => self.remove_unused(&lock),
+            None => Ok(()),
+        }
+    }
+
+    /// Under the lock nobody is within a change: whatever says so is left over, or waits for this.
+    fn remove_unused(&self, _lock: &FileLock) -> io::Result<()> {
+        let unfinished = self.unfinished();
+        let Some(unused) = self.unused()? else {
             return Ok(());
         };
-        let used: HashSet<LayerDigest> = match self.referred() {
-            Ok(layers) => layers.into_iter().map(|layer| layer.digest).collect(),
-            // A record that can't be read may refer to anything.
-            Err(_) => return Ok(()),
+        for layer in unused {
+            self.discard(&layer)?;
+        }
+        unfinished.iter().try_for_each(fs::remove_file)
+    }
+
+    /// How many layers nobody refers to, and the bytes that they take.
+    pub(crate) fn unused_layers(&self) -> io::Result<(usize, u64)> {
+        let Some(_lock) = FileLock::exclusive(&self.pool_lock())? else {
+            return Ok((0, 0));
         };
+        let unused = self.unused()?.unwrap_or_default();
+        let bytes = unused.iter().map(|layer| usage(layer).unwrap_or(0));
+        Ok((unused.len(), bytes.sum()))
+    }
+
+    /// To be called under the lock. `None` if a record can't be read: it may refer to anything.
+    fn unused(&self) -> io::Result<Option<Vec<PathBuf>>> {
+        let Ok(referred) = self.referred() else {
+            return Ok(None);
+        };
+        let used: HashSet<LayerDigest> = referred.into_iter().map(|layer| layer.digest).collect();
+        let mut unused = Vec::new();
         for entry in fs::read_dir(self.root.join("layers"))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name == ".lock" || LayerDigest::try_from(name).is_ok_and(|d| used.contains(&d)) {
-                continue;
+            if name != ".lock" && !LayerDigest::try_from(name).is_ok_and(|d| used.contains(&d)) {
+                unused.push(entry.path());
             }
-            self.discard(&entry.path())?;
         }
-        Ok(())
+        Ok(Some(unused))
     }
 
     /// Takes something out of sight at once and removes it.
@@ -71,23 +139,42 @@ impl Store {
     }
 }
 
-impl Pool<'_> {
-    /// A layer of what is in the folder now. The folder itself may change later.
-    pub fn freeze(&self, folder: &Path) -> Result<LayerRef> {
-        self.add(|fresh| link_tree(folder, fresh))
+/// Whether a file stands for an unfinished [`Change`].
+pub(super) fn is_unfinished(file: &Path) -> bool {
+    let name = file.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with(UNFINISHED))
+}
+
+impl Change<'_> {
+    /// Everything that was added is referred to, and no reference was removed.
+    pub(crate) fn finish(self) -> Result<()> {
+        fs::remove_file(&self.mark).map_err(failed)
+    }
+
+    /// Removes the layers that nobody refers to any more.
+    pub(crate) fn collect(self) -> Result<()> {
+        let store = self.pool.store;
+        drop(self.pool);
+        store.collect().map_err(failed)
+    }
+
+    /// A layer of what is in the directory now. The directory itself may change later.
+    pub(crate) fn freeze(&self, directory: &Path) -> Result<LayerRef> {
+        self.add(|fresh| link_tree(directory, fresh))
     }
 
     /// One layer in place of many.
-    pub fn merge(&self, layers: &[LayerRef]) -> Result<LayerRef> {
+    pub(crate) fn merge(&self, layers: &[LayerRef]) -> Result<LayerRef> {
         let paths: Vec<PathBuf> = layers
             .iter()
-            .map(|layer| self.store.layer_path(layer))
+            .map(|layer| self.pool.store.layer_path(layer))
             .collect();
         self.add(|fresh| merge(&paths, fresh))
     }
 
     fn add(&self, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<LayerRef> {
         let fresh = self
+            .pool
             .store
             .root
             .join("layers")
@@ -104,15 +191,16 @@ impl Pool<'_> {
         fresh: &Path,
         fill: impl FnOnce(&Path) -> io::Result<()>,
     ) -> io::Result<LayerRef> {
-        make_folder(fresh)?;
+        make_directory(fresh)?;
         fill(fresh)?;
         let summary = summarize(fresh)?;
         let digest = LayerDigest::try_from(summary.digest).map_err(io::Error::other)?;
         let layer = LayerRef {
             digest,
             bytes: summary.bytes,
+            snapshot: None,
         };
-        let named = self.store.layer_path(&layer);
+        let named = self.pool.store.layer_path(&layer);
         match renameat_with(CWD, fresh, CWD, &named, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(layer),
             Err(Errno::EXIST) => fs::remove_dir_all(fresh).map(|()| layer),
@@ -120,34 +208,48 @@ impl Pool<'_> {
         }
     }
 
-    /// Whether the layers still hold what their names say. The error says what is wrong.
-    pub fn verify(&self, layers: &[LayerRef]) -> Result<(), String> {
-        for layer in layers {
+    /// Makes sure that what was saved survives the machine.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let layers = self.pool.store.root.join("layers");
+        let directory = fs::File::open(layers).map_err(failed)?;
+        rustix::fs::syncfs(directory).map_err(|error| failed(error.into()))
+    }
+}
+
+impl Pool<'_> {
+    /// Whether the directories still contain what their digests say. The error says what is wrong.
+    /// Snapshots are checked by the backend.
+    pub(crate) fn verify(&self, layers: &[LayerRef]) -> Result<(), String> {
+        for layer in layers.iter().filter(|layer| layer.snapshot.is_none()) {
             let digest = match summarize(&self.store.layer_path(layer)) {
                 Ok(summary) => summary.digest,
                 Err(error) => return Err(format!("layer {}: {error}", layer.digest)),
             };
             if digest != layer.digest.as_str() {
-                return Err(format!("layer {} holds something else", layer.digest));
+                return Err(format!(
+                    "the contents of layer {} have changed",
+                    layer.digest
+                ));
             }
         }
         Ok(())
     }
 
-    pub fn exist(&self, layers: &[LayerRef]) -> Result<()> {
+    pub(crate) fn exist(&self, layers: &[LayerRef]) -> Result<()> {
         for layer in layers {
-            self.store.layer_path(layer).metadata().map_err(failed)?;
+            let path = match layer.snapshot {
+                Some(_) => self.store.snapshot_path(&layer.digest),
+                None => self.store.layer_path(layer),
+            };
+            path.metadata().map_err(failed)?;
         }
         Ok(())
-    }
-
-    /// Makes sure that what was saved survives the machine.
-    pub fn sync(&self) -> Result<()> {
-        let folder = fs::File::open(self.store.root.join("layers")).map_err(failed)?;
-        rustix::fs::syncfs(folder).map_err(|error| failed(error.into()))
     }
 }
 
 fn failed(error: io::Error) -> Error {
     Error::io("saved files", error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,16 @@
-//! What is written about a session.
+//! The record of a session on disk.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
+use brig_audit::Hash;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, SessionConfig, SessionId};
+use super::atomic::read_bytes;
+use crate::backend::{Options, Snapshot};
+use crate::{AgentId, BackendId, ControlState, SessionConfig, SessionId};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
@@ -13,30 +18,91 @@ pub(crate) struct SessionRecord {
     pub agent: AgentId,
     pub id: SessionId,
     pub created: Timestamp,
-    pub backend: String,
+    pub backend: BackendId,
     pub config: SessionConfig,
     /// What its files are stacked from, lowest first.
     pub layers: Vec<LayerRef>,
-    /// The number of the folder that mirrors what lies above the layers. A new number is a new,
-    /// empty folder, so that layers and head always change together.
+    /// The number of the directory that mirrors what is above the layers. A new number is a new,
+    /// empty directory, so that layers and head always change together.
     pub head: u64,
-    /// The image that its files belong to, if they are changes of one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<String>,
+    /// Options that its files depend on, in place of those of the config.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub pinned: Options,
+    /// The backend keeps the files: layers and head are references to snapshots.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
+    /// What enforced its controls when it was created.
+    #[serde(default)]
+    pub enforcement: Vec<ControlState>,
 }
 
 impl SessionRecord {
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 2;
 
-    pub fn bytes(&self) -> u64 {
+    /// Also reads version 1, which had the options of the docker backend as settings of their own.
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
+        let bytes = read_bytes(path)?;
+        let mut record: Self = serde_json::from_slice(&bytes)?;
+        if record.version == 1 {
+            let old: Version1 = serde_json::from_slice(&bytes)?;
+            let options = &mut record.config.options;
+            options.extend(old.config.image.map(|image| ("image".into(), image)));
+            options.extend(
+                old.config
+                    .runtime
+                    .map(|runtime| ("runtime".into(), runtime)),
+            );
+            let pinned = old.base.map(|image| ("image".into(), image));
+            record.pinned.extend(pinned);
+            record.version = Self::VERSION;
+        }
+        if record.version != Self::VERSION {
+            let problem = format!(
+                "it was written in the unsupported format {}",
+                record.version
+            );
+            return Err(io::Error::other(problem));
+        }
+        Ok(record)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.bytes).sum()
     }
+}
+
+#[derive(Deserialize)]
+struct Version1 {
+    config: Config1,
+    base: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Config1 {
+    image: Option<String>,
+    runtime: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerRef {
     pub digest: LayerDigest,
     pub bytes: u64,
+    /// Kept by the backend. Otherwise it is a directory of that digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
+}
+
+impl LayerRef {
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
+        let Snapshot { handle, digest, .. } = &snapshot;
+        let text = format!("brig snapshot 1\n{}\n{handle}\n{digest}\n", handle.len());
+        let digest = LayerDigest(Hash::of(text.as_bytes()).to_string());
+        Self {
+            digest,
+            bytes: snapshot.bytes,
+            snapshot: Some(snapshot),
+        }
+    }
 }
 
 /// 64 hexadecimal digits, and not a path to somewhere else.
@@ -45,7 +111,7 @@ pub(crate) struct LayerRef {
 pub(crate) struct LayerDigest(String);
 
 impl LayerDigest {
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -1,37 +1,41 @@
 //! Looking over all sessions, and clearing away what a crash left.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::Store;
-use super::atomic::read_json;
 use super::checkpoint::checkpoints_in;
 use super::flock::FileLock;
-use super::home::{BUSY, LOCK, RECORD};
-use super::owner::Owner;
+use super::home::{BUSY, LOCK, RECORD, head_path};
+use super::owner::OwnerFile;
+use super::pool::is_unfinished;
 use super::record::{LayerRef, SessionRecord};
+use super::snapshots::head_snapshot;
 use crate::{AgentId, SessionId};
 
-/// Younger folders without a lock may be about to get one.
+/// Younger directories without a lock may be about to get one.
 const YOUNG: Duration = Duration::from_secs(60);
 
 impl Store {
-    /// Names of all sessions.
-    pub fn names(&self) -> io::Result<Vec<(AgentId, SessionId)>> {
+    /// Names of all sessions. A link leads to something that is not a session.
+    pub(crate) fn names(&self) -> io::Result<Vec<(AgentId, SessionId)>> {
         let mut names = Vec::new();
-        for agent in fs::read_dir(self.root.join("sessions"))?.flatten() {
+        let is_directory = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let agents = fs::read_dir(self.root.join("sessions"))?.flatten();
+        for agent in agents.filter(is_directory) {
             let Some(name) = parse::<AgentId>(&agent.file_name()) else {
                 continue;
             };
-            // The folder may go while it is looked at, with the last session in it.
+            // The directory may go while it is looked at, with the last session in it.
             let Ok(sessions) = fs::read_dir(agent.path()) else {
                 continue;
             };
             names.extend(
                 sessions
                     .flatten()
+                    .filter(is_directory)
                     .filter_map(|session| parse::<SessionId>(&session.file_name()))
                     .map(|id| (name.clone(), id)),
             );
@@ -39,18 +43,37 @@ impl Store {
         Ok(names)
     }
 
-    pub fn read(&self, agent: &AgentId, id: &SessionId) -> io::Result<SessionRecord> {
-        read_json(&self.session_path(agent, id).join(RECORD))
+    pub(crate) fn read(&self, agent: &AgentId, id: &SessionId) -> io::Result<SessionRecord> {
+        SessionRecord::read(&self.session_path(agent, id).join(RECORD))
     }
 
-    pub fn exists(&self, agent: &AgentId, id: &SessionId) -> bool {
+    pub(crate) fn exists(&self, agent: &AgentId, id: &SessionId) -> bool {
         self.session_path(agent, id).join(RECORD).exists()
     }
 
     /// Whether something runs in a session that another process has open.
-    pub fn is_busy(&self, agent: &AgentId, id: &SessionId) -> bool {
+    pub(crate) fn is_busy(&self, agent: &AgentId, id: &SessionId) -> bool {
         let path = self.session_path(agent, id).join(BUSY);
         path.exists() && matches!(FileLock::try_shared(&path), Ok(None))
+    }
+
+    /// When a session was last opened or changed; `None` while a process has it open.
+    pub(crate) fn last_used(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+    ) -> io::Result<Option<SystemTime>> {
+        let path = self.session_path(agent, id);
+        let lock = path.join(LOCK);
+        if lock.exists() && matches!(FileLock::try_exclusive(&lock), Ok(None)) {
+            return Ok(None);
+        }
+        let mut last = path.metadata()?.modified()?;
+        for entry in entries(&path) {
+            let changed = entry.symlink_metadata().and_then(|meta| meta.modified());
+            last = last.max(changed.unwrap_or(last));
+        }
+        Ok(Some(last))
     }
 
     /// Every layer that a session or a checkpoint needs.
@@ -67,7 +90,12 @@ impl Store {
     }
 
     pub(super) fn layers_of(&self, session: &Path) -> io::Result<Vec<LayerRef>> {
-        let mut layers = read_json::<SessionRecord>(&session.join(RECORD))?.layers;
+        let record = SessionRecord::read(&session.join(RECORD))?;
+        let mut layers = record.layers;
+        if record.snapshots {
+            let head = head_snapshot(&head_path(session, record.head))?;
+            layers.extend(head.map(LayerRef::of));
+        }
         for checkpoint in checkpoints_in(session)? {
             layers.extend(checkpoint.layers);
         }
@@ -77,28 +105,29 @@ impl Store {
     /// Clears what nobody will come back for. Never fails: it is tried again at the next start.
     pub(super) fn sweep(&self) {
         for entry in entries(&self.root.join("trash")) {
-            let _ = Owner::kill_instance(&entry);
+            let _ = OwnerFile::kill_instance(&entry);
             let _ = fs::remove_dir_all(&entry);
         }
         for entry in entries(&self.root.join("staging")) {
-            if is_abandoned(&entry) {
+            if !is_unfinished(&entry) && is_abandoned(&entry) {
                 let _ = fs::remove_dir_all(&entry);
             }
         }
+        let _ = self.collect_interrupted();
     }
 }
 
-pub(super) fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+pub(super) fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-pub(super) fn is_abandoned(folder: &Path) -> bool {
-    let lock = folder.join(LOCK);
+pub(super) fn is_abandoned(directory: &Path) -> bool {
+    let lock = directory.join(LOCK);
     if lock.exists() {
         return matches!(FileLock::try_exclusive(&lock), Ok(Some(_)));
     }
-    let changed = folder.metadata().and_then(|meta| meta.modified());
+    let changed = directory.metadata().and_then(|meta| meta.modified());
     let age = changed
         .ok()
         .and_then(|at| SystemTime::now().duration_since(at).ok());

@@ -1,4 +1,4 @@
-//! A folder for one process, where none was given to keep sessions in.
+//! A directory for one process, where none was given to keep sessions in.
 
 use std::fs;
 use std::io;
@@ -15,32 +15,32 @@ const PREFIX: &str = "brig-sessions-";
 
 #[derive(Debug)]
 pub(super) struct Temporary {
-    folder: TempDir,
+    directory: TempDir,
     _lock: FileLock,
 }
 
 impl Temporary {
     /// Those of dead processes are removed on the way.
-    pub fn make() -> io::Result<Self> {
+    pub(super) fn make() -> io::Result<Self> {
         for entry in entries(&std::env::temp_dir()) {
             if is_ours(&entry) && is_abandoned(&entry) {
                 let _ = fs::remove_dir_all(&entry);
             }
         }
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-        let lock = FileLock::try_exclusive(&folder.path().join(LOCK))?;
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        let lock = FileLock::try_exclusive(&directory.path().join(LOCK))?;
         Ok(Self {
-            folder,
+            directory,
             _lock: lock.ok_or(io::ErrorKind::WouldBlock)?,
         })
     }
 
-    pub fn path(&self) -> &Path {
-        self.folder.path()
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
     }
 }
 
-/// Others may make a folder of that name too; what is in theirs is not to be touched.
+/// Others may make a directory of that name too; what is in theirs is not to be touched.
 fn is_ours(path: &Path) -> bool {
     let named = path
         .file_name()

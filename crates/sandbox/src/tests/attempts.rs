@@ -79,6 +79,12 @@ async fn attempts_never_repeat_a_secret() {
     assert!(!text.contains(&long[..300]), "and are short");
     let json = report.expect("report").to_json().to_string();
     assert!(!json.contains("hunter2"), "{json}");
+    // Names of hosts have no case, and one form.
+    for host in ["A-HUNTER2-B", "x.hUnTeR2.io.", "hunter2"] {
+        run(log.clone(), &["ask", "1", host]).await.expect("report");
+        let text = format!("{:?}", log.records()).to_ascii_lowercase();
+        assert!(!text.contains("hunter2"), "{text}");
+    }
     // A program that cannot be started is named in the error.
     let failed = run(log.clone(), &["no-such-hunter2"]).await;
     assert!(matches!(failed, Err(Error::CannotRun { .. })), "{failed:?}");
@@ -91,23 +97,64 @@ async fn a_flood_of_attempts_is_counted_exactly() {
     let log = Arc::new(Log::open(folder.path(), Options::default()).expect("log"));
     let report = run(log, &["ask", "5000", "evil"]).await;
     let json = report.expect("report").to_json();
-    assert_eq!(json["egress"].as_array().map(Vec::len), Some(25));
-    assert_eq!(json["omitted"]["egress"], 5000 - 25);
-    let (mut kept, mut suppressed) = (0, 0);
+    assert_eq!(json["egress"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["egress"][0]["times"]["count"], 5000);
+    assert_eq!(json["omitted"]["egress"], 0);
+    assert_eq!(json["totals"]["denied"], 5000);
+    assert_eq!(json["commands"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["commands"][0]["times"]["count"], 5000);
+    assert_eq!(json["omitted"]["commands"], 0);
+    let (mut kept, mut total, mut commands) = (0, 0, 0);
     let mut cursor = brig_audit::log::Cursor::new(folder.path());
     cursor
         .read(|line| {
             let record: Record = serde_json::from_str(line.record).expect("record");
             match record.event {
                 Fact::EgressDecided(_) => kept += 1,
-                Fact::Suppressed { of, count, .. } if of == "egress_decided" => suppressed += count,
+                Fact::EgressTotal(egress) => total += egress.times.expect("times").count,
+                Fact::CommandAttempted(_) => kept += 1,
+                Fact::CommandTotal(command) => commands += command.times.expect("times").count,
                 _ => {}
             }
             true
         })
         .expect("log");
-    assert_eq!(kept + suppressed, 5000);
+    assert_eq!((total, commands), (5000, 5000));
     assert!((1..200).contains(&kept), "{kept}");
+}
+
+#[tokio::test]
+async fn whatever_is_attempted_there_is_a_receipt() {
+    // Each of these characters takes six bytes or four when it is written.
+    for odd in ["\u{1}", "\u{1f}\"\\", "\u{10ffff}", "\u{7f}\u{9b}", "x"] {
+        let folder = tempfile::tempdir().expect("folder");
+        let log = Arc::new(Log::open(folder.path(), Options::default()).expect("log"));
+        let argument = odd.repeat(300);
+        let mut argv = vec!["differ", "60", "evil"];
+        argv.extend([&*argument; 64]);
+        run(log.clone(), &argv).await.expect("an answer");
+        argv[2] = "good";
+        run(log, &argv).await.expect("an answer");
+        let mut ends = Vec::new();
+        let mut cursor = brig_audit::log::Cursor::new(folder.path());
+        cursor
+            .read(|line| {
+                let record: Record = serde_json::from_str(line.record).expect("record");
+                match record.event {
+                    Fact::ExecutionFinished { .. } => ends.push("end"),
+                    Fact::Receipt(receipt) => {
+                        assert_eq!(receipt.commands.len(), 25);
+                        assert_eq!(receipt.omitted.commands, 35);
+                        assert!(line.record.len() < 512 << 10, "{}", line.record.len());
+                        ends.push("receipt");
+                    }
+                    _ => {}
+                }
+                true
+            })
+            .expect("log");
+        assert_eq!(ends, ["end", "receipt", "end", "receipt"], "{odd:?}");
+    }
 }
 
 /// A log that fails in the middle of an execution, and only then.

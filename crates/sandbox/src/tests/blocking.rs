@@ -15,7 +15,7 @@ fn the_lifecycle_without_a_runtime() {
         .create_session(&agent(), Some(session("s")), SessionConfig::default())
         .expect("session");
     let report = session.run(words("echo hello")).expect("report");
-    assert_eq!(report.outcome.expect("outcome").stdout.bytes, b"hello\n");
+    assert_eq!(report.outcome.stdout.bytes, b"hello\n");
     assert_eq!(
         session.upload("a", 0o644, &b"content"[..]).expect("upload"),
         7
@@ -27,13 +27,11 @@ fn the_lifecycle_without_a_runtime() {
     let mut request = Request::command(["sleep"]);
     request.timeout = Some(Duration::from_millis(20));
     let id = session.start(request).expect("running").detach();
-    sleep(Duration::from_millis(200));
-    let status = session.execution(&id).expect("known").status;
-    assert_eq!(
-        status,
-        ExecutionStatus::Failed,
-        "the deadline holds while nobody waits"
-    );
+    let ended = (0..3000).any(|_| {
+        sleep(Duration::from_millis(20));
+        session.execution(&id).expect("known").status == ExecutionStatus::Failed
+    });
+    assert!(ended, "the deadline holds while nobody waits");
     session.destroy().expect("destroyed");
     assert_eq!(session.status(), SessionStatus::Destroyed);
 }

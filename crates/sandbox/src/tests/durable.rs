@@ -1,7 +1,10 @@
 //! Sessions that outlive their process. A second `Sandbox` on the same folder stands for a second
 //! process: locks between processes hold between the two as well.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,12 +39,15 @@ impl Machine {
 
     fn process_on(&self, fake: Fake) -> (Arc<Fake>, Sandbox) {
         let fake = Arc::new(fake);
-        let state = self.folder.path().join("state");
         let sandbox = Sandbox::builder(fake.clone())
-            .state_dir(state)
+            .state_dir(self.state())
             .build()
             .expect("sandbox");
         (fake, sandbox)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
     }
 
     fn entries(&self, folder: &str) -> usize {
@@ -66,7 +72,7 @@ async fn read(session: &Session, name: &str) -> Option<String> {
         .run(words(&format!("read {name}")))
         .await
         .expect("report");
-    let outcome = report.outcome.expect("outcome");
+    let outcome = report.outcome;
     outcome
         .success()
         .then(|| String::from_utf8(outcome.stdout.bytes).expect("text"))
@@ -199,7 +205,104 @@ async fn many_openings_are_merged_into_few_layers() {
     assert_eq!(read(&session, "f11").await.as_deref(), Some("11"));
     assert_eq!(read(&session, "f10").await.as_deref(), Some("10"));
     assert_eq!(read(&session, "f9").await, None);
-    assert!(lock(&fake.plans)[0].layers().len() <= 8);
+    assert!(lock(&fake.plans)[0].initial().directories().len() <= 8);
+}
+
+/// Everything below, each file once however many names it has.
+fn on_disk(folder: &Path) -> u64 {
+    fn below(folder: &Path, counted: &mut HashSet<u64>) -> u64 {
+        let entries = fs::read_dir(folder).expect("folder").flatten();
+        let bytes = entries.map(|entry| {
+            let found = entry.metadata().expect("meta");
+            match found.is_dir() {
+                true => below(&entry.path(), counted),
+                false if counted.insert(found.ino()) => found.blocks() * 512,
+                false => 0,
+            }
+        });
+        bytes.sum()
+    }
+    below(folder, &mut HashSet::new())
+}
+
+#[tokio::test]
+async fn what_was_replaced_does_not_stay_on_the_disk() {
+    let machine = Machine::new();
+    let (_, sandbox) = machine.process();
+    let mut config = SessionConfig::default();
+    let limit = 16 << 20;
+    config.limits.disk_bytes = Limit::asked(limit);
+    let created = sandbox
+        .create_session(&agent(), Some(session("s")), config)
+        .await;
+    drop((created.expect("session"), sandbox));
+    let (mut most, mut least) = (0, u64::MAX);
+    for round in 0..24_u8 {
+        let (fake, sandbox) = machine.process();
+        let opened = sandbox.open_session(&agent(), &session("s")).await;
+        let opened = opened.expect("session");
+        let content = vec![round; 3 << 20];
+        let done = opened.upload("big", 0o644, content.as_slice()).await;
+        done.expect("upload");
+        least = least.min(lock(&fake.plans)[0].limits().disk_bytes.value);
+        most = most.max(on_disk(&machine.state()));
+        if round == 20 {
+            opened
+                .save_state(&"old".parse().expect("name"))
+                .await
+                .expect("saved");
+        }
+    }
+    assert!(most <= limit, "{most} bytes on disk");
+    // What is there takes three of sixteen, and what is hidden an eighth of what is left at most.
+    assert!(least >= 11 << 20, "only {least} bytes could be written");
+
+    let (_, sandbox) = machine.process();
+    let opened = sandbox.open_session(&agent(), &session("s")).await;
+    let opened = opened.expect("session");
+    let mut bytes = Vec::new();
+    opened.download("big", &mut bytes).await.expect("download");
+    assert!(bytes == vec![23; 3 << 20], "the last one counts");
+    opened
+        .restore_state(&"old".parse().expect("name"))
+        .await
+        .expect("restored");
+    bytes.clear();
+    opened.download("big", &mut bytes).await.expect("download");
+    assert!(bytes == vec![20; 3 << 20], "what a checkpoint needs stays");
+    let left = on_disk(&machine.state().join("layers"));
+    assert!(left <= 6 << 20, "what nobody needs is gone: {left}");
+}
+
+#[tokio::test]
+async fn a_full_session_grows_no_further() {
+    let machine = Machine::new();
+    let (_, sandbox) = machine.process();
+    let mut config = SessionConfig::default();
+    config.limits.disk_bytes = Limit::asked(1 << 20);
+    let created = sandbox
+        .create_session(&agent(), Some(session("s")), config)
+        .await;
+    drop((created.expect("session"), sandbox));
+    let mut refused = None;
+    // Each new instance may write a little, and does.
+    for round in 0..40_u8 {
+        let (_, sandbox) = machine.process();
+        let opened = sandbox.open_session(&agent(), &session("s")).await;
+        let content = vec![round; 1 << 20];
+        let path = format!("file{round}");
+        let opened = opened.expect("session");
+        let done = opened.upload(&path, 0o644, content.as_slice()).await;
+        if let Err(error) = done {
+            refused = Some((round, error.to_string()));
+            break;
+        }
+    }
+    let (round, problem) = refused.expect("it grew and grew");
+    assert!(
+        round >= 32 && problem.contains("its files take"),
+        "{round}: {problem}"
+    );
 }
 
 #[tokio::test]
@@ -355,7 +458,7 @@ async fn an_instance_lost_to_a_destroy_elsewhere_was_destroyed() {
         .expect("destroyed");
     session_1.run(words("die")).await.expect_err("gone");
     let report = running.wait().await.expect("report");
-    let outcome = report.outcome.expect("outcome");
+    let outcome = report.outcome;
     assert_eq!(outcome.killed, Some(KillReason::Destroyed));
 }
 

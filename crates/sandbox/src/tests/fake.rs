@@ -8,29 +8,42 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use brig_audit::{Command, Egress, Tool};
-use brig_egress::Rules;
+use brig_egress::{Layer, RuleSet, Rules};
+use brig_layers::{Unchanged, merge, mirror};
 use bytes::Bytes;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use crate::backend::{ExecCommand, ExecIo, FileEntry, FileKind, Permit};
-use crate::layers::{merge, mirror};
+use crate::backend::{
+    BackendKind, ExecSignal, Execution, FileEntry, FileKind, Permit, Saved, StateKind,
+};
 use crate::request::Work;
 use crate::shared::lock;
 use crate::{
-    AgentId, Backend, CheckpointName, Control, ControlState, Controls, Error, Event, ExecRequest,
-    Instance, KillReason, Limits, Outcome, Output, Plan, Result, SessionId, Strength, Usage,
+    AgentId, Backend, BackendId, Capabilities, CheckpointName, Control, ControlState, Controls,
+    Error, Event, InitialState, Instance, KillReason, Outcome, Output, Plan, Result, SessionConfig,
+    SessionId, Strength, Unavailable, Usage,
+};
+
+static KIND: BackendKind = BackendKind {
+    name: "fake",
+    title: "Fake",
+    options: &[],
+    settings: &[],
+    mounts_scripts: false,
 };
 
 #[derive(Debug, Default)]
-pub struct Fake {
+pub(super) struct Fake {
     /// Whether it starts from a copy of everything, and saves everything.
     pub copies: bool,
     pub refuse_to_start: AtomicBool,
     /// Holds back every start until it is told.
     pub gate: Mutex<Option<Arc<Notify>>>,
+    /// How many starts have been held back.
+    pub waiting: AtomicUsize,
     pub started: AtomicUsize,
     pub alive: Arc<AtomicUsize>,
     pub ran: Arc<AtomicUsize>,
@@ -41,28 +54,42 @@ pub struct Fake {
 
 #[async_trait]
 impl Backend for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
+    fn id(&self) -> &BackendId {
+        const ID: &BackendId = &BackendId::of("fake");
+        ID
     }
 
-    fn controls(&self, _limits: &Limits) -> Controls {
+    fn kind(&self) -> &'static BackendKind {
+        &KIND
+    }
+
+    async fn probe(&self, _config: &SessionConfig) -> Result<Capabilities, Unavailable> {
         let state = |control| ControlState {
             control,
             strength: Strength::Enforced,
             by: "pretence".into(),
-            mend: None,
+            fix: None,
         };
-        Controls(Control::ALL.into_iter().map(state).collect())
-    }
-
-    fn copies_layers(&self) -> bool {
-        self.copies
+        let controls = Controls(Control::ALL.into_iter().map(state).collect());
+        Ok(Capabilities {
+            state: match self.copies {
+                true => StateKind::Copied,
+                false => StateKind::Layered,
+            },
+            ..Capabilities::new(controls)
+        })
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        assert!(!self.copies || plan.layers().len() < 2);
+        assert!(match plan.initial() {
+            InitialState::Empty => true,
+            InitialState::Layers(_) => !self.copies,
+            InitialState::Copy(_) => self.copies,
+            InitialState::Snapshot(_) => false,
+        });
         let gate = lock(&self.gate).clone();
         if let Some(gate) = gate {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             gate.notified().await;
         }
         if self.refuse_to_start.load(Ordering::SeqCst) {
@@ -78,7 +105,7 @@ impl Backend for Fake {
         let instance = FakeInstance {
             network,
             copied: self.copies,
-            layers: plan.layers().to_vec(),
+            layers: plan.initial().directories().to_vec(),
             ended: Notify::new(),
             dead: AtomicBool::new(false),
             alive: self.alive.clone(),
@@ -145,10 +172,10 @@ impl FakeInstance {
         }
     }
 
-    async fn work(&self, work: Work, io: &mut ExecIo) -> Result<(i32, Vec<u8>)> {
-        let argv = match work {
-            Work::Code { source, .. } => return Ok((0, source)),
-            Work::Command(argv) => argv,
+    async fn work(&self, execution: &mut Execution) -> Result<(i32, Vec<u8>)> {
+        let argv = match &execution.work {
+            Work::Code { source, .. } => return Ok((0, source.clone())),
+            Work::Command(argv) => argv.clone(),
         };
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let file = |name: &str| self.workspace().join(name);
@@ -163,7 +190,7 @@ impl FakeInstance {
             ["rm", name] => Ok((i32::from(fs::remove_file(file(name)).is_err()), Vec::new())),
             ["stdin"] => {
                 let mut content = Vec::new();
-                if let Some(stdin) = &mut io.stdin {
+                if let Some(stdin) = &mut execution.stdin {
                     stdin
                         .read_to_end(&mut content)
                         .await
@@ -175,7 +202,12 @@ impl FakeInstance {
                 self.end();
                 Err(Error::InstanceLost("told to die".into()))
             }
-            ["ask", ..] => Ok((0, Vec::new())),
+            ["ask" | "differ", ..] => Ok((0, Vec::new())),
+            ["greedy" | "deaf-greedy"] => {
+                let reason = KillReason::Processes { limit: 1 };
+                let _ = execution.supervisor.send(ExecSignal::Kill(reason));
+                std::future::pending().await
+            }
             ["sleep" | "deaf"] | ["beg", ..] => std::future::pending().await,
             _ => Err(Error::CannotRun {
                 program: argv.join(" "),
@@ -186,38 +218,45 @@ impl FakeInstance {
     }
 }
 
-/// `ask 3 …` asks three times for each thing there is, and `beg …` until it is ended. Whether it
+/// `ask 3 …` asks three times for each thing there is, `differ 3 …` for another program each time, and
+/// `beg …` until it is ended. Whether it
 /// may is decided elsewhere: here, whatever speaks of evil may not.
 fn ask(permit: &Permit, argv: &[String]) {
     let (times, what) = match argv {
-        [ask, times, what @ ..] if ask == "ask" => (times.parse().unwrap_or(1), what),
+        [ask, times, what @ ..] if ask == "ask" || ask == "differ" => {
+            (times.parse().unwrap_or(1), what)
+        }
         [beg, what @ ..] if beg == "beg" => (1, what),
         _ => return,
     };
     let allowed = !what.concat().contains("evil");
     let code = String::from("test");
     let attempts = permit.attempts();
-    for _ in 0..times {
+    for n in 0..times {
         // As a backend has to: what is not on record is not answered.
         let _ = attempts.egress(Egress {
             allowed,
             code: code.clone(),
             rule: None,
             layer: None,
-            carried: None,
             protocol: "https".into(),
             host: what.concat(),
             port: 443,
+            ..Egress::default()
         });
         let _ = attempts.command(Command {
             allowed,
             code: code.clone(),
             rule: None,
-            program: "curl".into(),
+            program: match argv[0].as_str() {
+                "differ" => format!("curl{n}"),
+                _ => "curl".into(),
+            },
             path: Some(what.concat()),
             arguments: what.to_vec(),
             parent: Some(what.concat()),
             caller: Some(what.concat()),
+            ..Command::default()
         });
         let _ = attempts.tool(Tool {
             allowed,
@@ -226,38 +265,34 @@ fn ask(permit: &Permit, argv: &[String]) {
             tool: what.concat(),
             arguments_digest: None,
             success: Some(true),
+            ..Tool::default()
         });
     }
 }
 
 #[async_trait]
 impl Instance for FakeInstance {
-    async fn execute(
-        &self,
-        permit: Permit,
-        request: ExecRequest,
-        mut io: ExecIo,
-    ) -> Result<Outcome> {
+    async fn execute(&self, permit: Permit, mut execution: Execution) -> Result<Outcome> {
         self.ran.fetch_add(1, Ordering::SeqCst);
-        if let Work::Command(argv) = &request.work {
+        if let Work::Command(argv) = &execution.work {
             ask(&permit, argv);
         }
         let begun = Instant::now();
-        let deaf = matches!(&request.work, Work::Command(argv) if argv == &["deaf"]);
+        let deaf = matches!(&execution.work, Work::Command(argv) if argv[0].starts_with("deaf"));
         let (_, unheard) = tokio::sync::mpsc::unbounded_channel();
-        let mut commands = std::mem::replace(&mut io.commands, unheard);
+        let mut signals = std::mem::replace(&mut execution.signals, unheard);
         let killed = async {
             loop {
-                match commands.recv().await {
-                    Some(ExecCommand::Kill(reason)) if !deaf => return reason,
+                match signals.recv().await {
+                    Some(ExecSignal::Kill(reason)) if !deaf => return reason,
                     Some(_) => {}
                     None => std::future::pending().await,
                 }
             }
         };
-        let events = io.events.take();
+        let events = execution.events.take();
         let (exit_code, stdout, killed) = tokio::select! {
-            result = self.work(request.work, &mut io) => {
+            result = self.work(&mut execution) => {
                 let (code, stdout) = result?;
                 (code, stdout, None)
             }
@@ -314,7 +349,7 @@ impl Instance for FakeInstance {
 
     /// Everything there is, and a mark for every name of the layers that is not there any more,
     /// unless they were copied.
-    async fn save(&self, into: &Path) -> Result<()> {
+    async fn save(&self, into: &Path) -> Result<Saved> {
         if self.dead.load(Ordering::SeqCst) {
             return Err(Error::InstanceLost("it was ended".into()));
         }
@@ -328,21 +363,36 @@ impl Instance for FakeInstance {
                     mknodat(CWD, &name, FileType::CharacterDevice, Mode::empty(), 0)?;
                 }
             }
-            mirror(File::open(&all)?.as_fd(), into, !self.copied, u64::MAX)
+            mirror(
+                File::open(&all)?.as_fd(),
+                into,
+                !self.copied,
+                u64::MAX,
+                Unchanged::Content,
+                None,
+            )
         };
-        save().map(|_| ()).map_err(|error| Error::io("fake", error))
-    }
-
-    fn process_id(&self) -> Option<u32> {
-        None
+        save()
+            .map(|_| Saved::Directory)
+            .map_err(|error| Error::io("fake", error))
     }
 
     fn is_alive(&self) -> bool {
         !self.dead.load(Ordering::SeqCst)
     }
 
-    fn network(&self) -> Option<&Rules> {
-        self.network.as_ref()
+    async fn network(&self) -> Result<Option<Arc<RuleSet>>> {
+        Ok(self.network.as_ref().map(Rules::current))
+    }
+
+    async fn change_network(&self, layer: Layer) -> Result<()> {
+        if let Some(rules) = &self.network {
+            rules.change(|layers| {
+                layers.retain(|other| other.kind != layer.kind);
+                layers.push(layer);
+            });
+        }
+        Ok(())
     }
 
     async fn destroy(&self) -> Result<()> {
@@ -363,6 +413,7 @@ fn outcome(code: i32, stdout: Vec<u8>, killed: Option<KillReason>, duration: Dur
         duration,
         killed,
         usage: Usage::default(),
+        lost: None,
     }
 }
 
@@ -375,19 +426,19 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub fn agent() -> AgentId {
+pub(super) fn agent() -> AgentId {
     "agent".parse().expect("name")
 }
 
-pub fn session(name: &str) -> SessionId {
+pub(super) fn session(name: &str) -> SessionId {
     name.parse().expect("name")
 }
 
-pub fn checkpoint(name: &str) -> CheckpointName {
+pub(super) fn checkpoint(name: &str) -> CheckpointName {
     name.parse().expect("name")
 }
 
 /// The words of a command.
-pub fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(Into::into).collect()
 }

@@ -27,17 +27,14 @@ async fn create(sandbox: &Sandbox, id: &str) -> Session {
 }
 
 fn killed(report: &Report) -> Option<&KillReason> {
-    report
-        .outcome
-        .as_ref()
-        .and_then(|outcome| outcome.killed.as_ref())
+    report.outcome.killed.as_ref()
 }
 
 /// Waits, but not forever.
 async fn until(what: &str, reached: impl Fn() -> bool) {
     let begun = Instant::now();
     while !reached() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -48,16 +45,16 @@ async fn an_execution_is_answered_with_what_it_did() {
     let session = create(&sandbox, "s").await;
     assert_eq!(session.status(), SessionStatus::Ready);
     let report = session.run(words("echo hello")).await.expect("report");
-    assert_eq!(report.status, ExecutionStatus::Completed);
-    assert_eq!(report.outcome.expect("outcome").stdout.bytes, b"hello\n");
+    assert_eq!(report.status(), ExecutionStatus::Completed);
+    assert_eq!(report.outcome.stdout.bytes, b"hello\n");
     let report = session.run(words("exit 3")).await.expect("report");
-    assert_eq!(report.status, ExecutionStatus::Failed);
-    assert_eq!(report.outcome.expect("outcome").exit_code, 3);
+    assert_eq!(report.status(), ExecutionStatus::Failed);
+    assert_eq!(report.outcome.exit_code, 3);
     let report = session
         .execute_code(Language::Python, "print(1)")
         .await
         .expect("report");
-    assert_eq!(report.outcome.expect("outcome").stdout.bytes, b"print(1)");
+    assert_eq!(report.outcome.stdout.bytes, b"print(1)");
     assert_eq!(session.executions().len(), 3);
 }
 
@@ -108,8 +105,8 @@ async fn the_deadline_ends_it() {
         .await
         .expect("report");
     assert_eq!(killed(&report), Some(&KillReason::Timeout { limit_ms: 50 }));
-    assert_eq!(report.status, ExecutionStatus::Failed);
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(report.status(), ExecutionStatus::Failed);
+    assert!(begun.elapsed() < Duration::from_secs(60));
     assert_eq!(fake.started.load(Ordering::SeqCst), 1);
     assert_eq!(fake.ran.load(Ordering::SeqCst), 1, "it ran once");
     session
@@ -128,9 +125,12 @@ async fn what_does_not_obey_loses_its_instance() {
         .expect("running");
     sleep(Duration::from_millis(10)).await;
     running.cancel();
+    let cancelled = tokio::time::Instant::now();
     let report = running.wait().await.expect("report");
+    let grace = cancelled.elapsed();
+    assert!((10..11).contains(&grace.as_secs()), "{grace:?}");
     assert_eq!(killed(&report), Some(&KillReason::Cancelled));
-    assert_eq!(report.status, ExecutionStatus::Cancelled);
+    assert_eq!(report.status(), ExecutionStatus::Cancelled);
     assert_eq!(fake.alive.load(Ordering::SeqCst), 0);
     let lost = session
         .run(words("echo hello"))
@@ -138,6 +138,18 @@ async fn what_does_not_obey_loses_its_instance() {
         .expect_err("its files are gone");
     assert!(matches!(lost, Error::InstanceLost(_)));
     assert_eq!(session.status(), SessionStatus::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_limit_ends_it_and_if_need_be_its_instance() {
+    let (fake, sandbox) = sandbox();
+    let session = create(&sandbox, "s").await;
+    let reason = KillReason::Processes { limit: 1 };
+    for (command, left) in [("greedy", 1), ("deaf-greedy", 0)] {
+        let report = session.run(words(command)).await.expect("report");
+        assert_eq!(killed(&report), Some(&reason), "{command}");
+        assert_eq!(fake.alive.load(Ordering::SeqCst), left, "{command}");
+    }
 }
 
 #[tokio::test]
@@ -156,7 +168,7 @@ async fn cancel_and_drop_end_it() {
     assert_eq!(session.status(), SessionStatus::Executing);
     assert!(session.cancel(&id));
     assert_eq!(
-        running.wait().await.expect("report").status,
+        running.wait().await.expect("report").status(),
         ExecutionStatus::Cancelled
     );
     assert_eq!(session.status(), SessionStatus::Ready);
@@ -347,14 +359,7 @@ async fn output_streams_and_input_is_passed_on() {
     }
     assert_eq!(seen, b"some input");
     assert_eq!(
-        running
-            .wait()
-            .await
-            .expect("report")
-            .outcome
-            .expect("outcome")
-            .stdout
-            .total,
+        running.wait().await.expect("report").outcome.stdout.total,
         10
     );
 }
@@ -375,7 +380,7 @@ async fn once_leaves_nothing_and_records_everything() {
         )
         .await
         .expect("report");
-    assert_eq!(report.status, ExecutionStatus::Completed);
+    assert_eq!(report.status(), ExecutionStatus::Completed);
     assert_eq!(fake.alive.load(Ordering::SeqCst), 0);
     assert!(sandbox.list_sessions().expect("list").is_empty());
     let facts: Vec<_> = log

@@ -1,5 +1,7 @@
 //! The lifecycle on a backend that only pretends to be a sandbox, so that every turn can be forced.
 
+mod abandoned;
+mod approvals;
 mod attempts;
 mod blocking;
 mod checkpoints;
@@ -8,3 +10,4 @@ mod fake;
 mod lifecycle;
 mod network;
 mod refusals;
+mod sessions;

@@ -22,16 +22,10 @@ impl Decider for NoSecrets {
         let command = request.command.unwrap_or_default().join(" ");
         assert_eq!(request.action == Action::Execute, request.code.is_some());
         let allowed = !code.contains("secret") && !command.contains("secret");
-        Decision {
-            allowed,
-            code: if allowed {
-                "policy.default"
-            } else {
-                "policy.rule"
-            }
-            .into(),
-            rule: (!allowed).then(|| "no-secrets".into()),
-            reason: "secrets are secret".into(),
+        let reason = "secrets are secret";
+        match allowed {
+            true => Decision::allow("policy.default", reason),
+            false => Decision::deny("policy.rule", reason).by_rule("no-secrets"),
         }
     }
 }
@@ -66,11 +60,13 @@ async fn a_denial_is_recorded_and_nothing_runs() {
         panic!("{denied:?}")
     };
     assert_eq!(error.to_string(), "denied by policy: secrets are secret");
-    let Error::Denied(report) = error else {
+    let Error::Denied(denial) = error else {
         unreachable!()
     };
-    assert_eq!(report.to_json()["decision"]["rule"], "no-secrets");
-    assert_eq!(report.to_json()["status"], "failed");
+    assert_eq!(denial.rule(), Some("no-secrets"));
+    assert_eq!(denial.code(), "policy.rule");
+    assert_eq!(denial.to_json()["decision"]["rule"], "no-secrets");
+    assert_eq!(denial.to_json()["status"], "failed");
     assert_eq!(
         fake.started.load(Ordering::SeqCst),
         0,
@@ -197,4 +193,29 @@ async fn a_change_of_the_network_that_cannot_be_recorded_is_not_made() {
     log.0.store(1, Ordering::SeqCst);
     let changed = sandbox.change_network(&owner, &id, allow).await;
     assert_eq!(changed.expect("layer").allow, [rule]);
+}
+
+#[tokio::test]
+async fn directories_kept_out_of_reach_are_not_mounted() {
+    let outer = tempfile::tempdir().expect("directory");
+    let (kept, other) = (outer.path().join("kept"), outer.path().join("other"));
+    for directory in [&kept, &other] {
+        std::fs::create_dir(directory).expect("directory");
+    }
+    let builder = Sandbox::builder(Arc::new(Fake::default()));
+    let sandbox = builder.keep_out_of_reach(&kept).build().expect("sandbox");
+    let run = async |source: &std::path::Path| {
+        let config = SessionConfig {
+            workspace: Some(source.to_owned()),
+            ..SessionConfig::default()
+        };
+        let request = Request::command(["write", "a", "1"]);
+        sandbox.run_once(&agent(), config, request).await
+    };
+    for source in [&kept, outer.path()] {
+        let error = run(source).await.expect_err("out of reach");
+        assert_eq!(error.code(), "input.mount", "{error}");
+    }
+    // Control: beside it.
+    run(&other).await.expect("allowed");
 }

@@ -1,3 +1,0 @@
-mod native;
-
-brig_attacks::saving!(native::ground);

@@ -1,0 +1,3 @@
+//! The reason codes, in the sources and in the documents.
+
+mod codes;

@@ -1,0 +1,283 @@
+//! Sessions on disk, for what needs no backend: finding, listing, inspecting and destroying them, and
+//! changing their network rules.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use brig_audit::{Event as Fact, Recorder};
+use brig_egress::{Layer, Rule};
+use jiff::Timestamp;
+
+use crate::shared::SessionKey;
+use crate::store::{AtBackend, SessionRecord, Store, blocking};
+use crate::{
+    AgentId, BackendId, Checkpoint, Error, Result, SessionDetails, SessionId, SessionInfo,
+    SessionStatus,
+};
+
+/// The sessions in a state directory, whichever backend they run on. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    store: Store,
+    recorder: Arc<dyn Recorder>,
+}
+
+impl Sessions {
+    /// Opens a state directory, and creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be created or read.
+    pub fn open(state_dir: &Path, recorder: Arc<dyn Recorder>) -> Result<Self> {
+        let store = Store::open(state_dir)?;
+        Ok(Self { store, recorder })
+    }
+
+    /// The agent whose session has this id. Looks at directory names only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SessionUnknown`] if no agent has one, and [`Error::SessionAmbiguous`] if several have.
+    pub fn find(&self, agent: Option<&AgentId>, id: &SessionId) -> Result<AgentId> {
+        let agents = match agent {
+            Some(agent) if self.store.has(agent, id) => return Ok(agent.clone()),
+            Some(_) => Vec::new(),
+            None => self.store.agents_with(id).map_err(list_failed)?,
+        };
+        match agents.as_slice() {
+            [] => Err(Error::SessionUnknown(match agent {
+                Some(agent) => format!("{agent}/{id}"),
+                None => id.to_string(),
+            })),
+            [agent] => Ok(agent.clone()),
+            _ => Err(Error::SessionAmbiguous {
+                id: id.to_string(),
+                agents: agents.iter().map(ToString::to_string).collect(),
+            }),
+        }
+    }
+
+    /// All sessions, sorted by agent and id. Those whose record cannot be read are listed as failed.
+    ///
+    /// # Errors
+    ///
+    /// The state directory cannot be read.
+    pub fn list(&self) -> Result<Vec<SessionInfo>> {
+        let mut names = self.store.names().map_err(list_failed)?;
+        names.sort();
+        let info = |(agent, id): &(AgentId, SessionId)| self.info(agent, id);
+        Ok(names.iter().map(info).collect())
+    }
+
+    /// The backend that a session was created on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session, or its record cannot be read.
+    pub fn backend(&self, agent: &AgentId, id: &SessionId) -> Result<BackendId> {
+        Ok(self.record(agent, id)?.backend)
+    }
+
+    /// Everything that is known of a session. What enforces its limits is what was found when it was
+    /// created.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session, or its record cannot be read.
+    pub fn inspect(&self, agent: &AgentId, id: &SessionId) -> Result<SessionDetails> {
+        let record = self.record(agent, id)?;
+        Ok(SessionDetails {
+            info: self.info(agent, id),
+            config: record.config,
+            enforcement: record.enforcement,
+            checkpoints: self.checkpoints(agent, id)?,
+        })
+    }
+
+    /// Oldest first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session, or a record cannot be read.
+    pub fn checkpoints(&self, agent: &AgentId, id: &SessionId) -> Result<Vec<Checkpoint>> {
+        let saved = self.store.checkpoints(agent, id);
+        let saved = saved.map_err(|error| failed(agent, id, error))?;
+        Ok(saved.into_iter().map(Into::into).collect())
+    }
+
+    /// The rules that were added to a session since it was created.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session, or the rules cannot be read.
+    pub fn network(&self, agent: &AgentId, id: &SessionId) -> Result<Layer> {
+        if !self.store.exists(agent, id) {
+            return Err(missing(agent, id));
+        }
+        self.store.network_file(agent, id).layer()
+    }
+
+    /// Changes these rules, after the change was recorded. An open session follows within a second,
+    /// whichever process has it open.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session, or the change cannot be recorded or written.
+    /// [`Error::OtherBackend`] if its instance may go on without a process: then only a
+    /// [`crate::Sandbox`] of its backend can change them.
+    pub fn change_network(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+        change: impl FnOnce(&mut Layer),
+    ) -> Result<Layer> {
+        let kept = self.store.at_backend(agent, id);
+        refuse(id, kept.filter(|kept| kept.lease.is_some()))?;
+        let record = |before: &Layer, after: &Layer| {
+            let fact = network_changed(before, after);
+            let record = SessionKey::new(agent, id).record(None, fact);
+            self.recorder.append(record).map_err(Error::from)
+        };
+        let changed = self.store.change_network(agent, id, change, record)?;
+        changed.ok_or_else(|| missing(agent, id))
+    }
+
+    /// Ends and removes a session, whichever process has it open. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed, or the removal cannot be recorded. [`Error::OtherBackend`] if its backend
+    /// keeps a part of it: then only a [`crate::Sandbox`] of that backend can remove it.
+    pub async fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
+        refuse(id, self.store.at_backend(agent, id))?;
+        let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
+        let existed = blocking(move || store.destroy(&own.agent, &own.session)).await?;
+        if existed {
+            let record = SessionKey::new(agent, id).record(None, Fact::SessionDestroyed);
+            self.recorder.append(record)?;
+        }
+        Ok(existed)
+    }
+
+    /// When a session was last opened or changed; `None` while a process has it open.
+    ///
+    /// # Errors
+    ///
+    /// There is no such session.
+    pub fn last_used(&self, agent: &AgentId, id: &SessionId) -> Result<Option<Timestamp>> {
+        let used = self.store.last_used(agent, id);
+        let used = used.map_err(|error| failed(agent, id, error))?;
+        Ok(used.map(|at| at.try_into().unwrap_or(Timestamp::MAX)))
+    }
+
+    /// How many saved states no session and no checkpoint refers to, and the bytes that they take.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read.
+    pub fn unused_layers(&self) -> Result<(usize, u64)> {
+        let unused = self.store.unused_layers();
+        unused.map_err(|error| Error::io("saved states", error))
+    }
+
+    /// Removes these.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be removed.
+    pub fn remove_unused_layers(&self) -> Result<()> {
+        let removed = self.store.collect();
+        removed.map_err(|error| Error::io("saved states", error))
+    }
+
+    fn info(&self, agent: &AgentId, id: &SessionId) -> SessionInfo {
+        let status = self.store.status(agent, id);
+        SessionInfo::read(&self.store, agent, id, status)
+    }
+
+    fn record(&self, agent: &AgentId, id: &SessionId) -> Result<SessionRecord> {
+        let record = self.store.read(agent, id);
+        record.map_err(|error| failed(agent, id, error))
+    }
+}
+
+impl SessionInfo {
+    /// Of a session on disk.
+    pub(crate) fn read(
+        store: &Store,
+        agent: &AgentId,
+        id: &SessionId,
+        status: SessionStatus,
+    ) -> Self {
+        let (agent, id) = (agent.clone(), id.clone());
+        match store.read(&agent, &id) {
+            Ok(record) => Self {
+                status,
+                created: record.created,
+                layers: record.layers.len(),
+                bytes: store.bytes(&record),
+                backend: record.backend.to_string(),
+                agent,
+                id,
+            },
+            Err(_) => Self {
+                agent,
+                id,
+                status: SessionStatus::Failed,
+                created: Timestamp::UNIX_EPOCH,
+                backend: String::new(),
+                layers: 0,
+                bytes: 0,
+            },
+        }
+    }
+}
+
+/// The record of a change of a session's network rules. A `!` marks a rule that denies.
+pub(crate) fn network_changed(before: &Layer, after: &Layer) -> Fact {
+    let signed = |layer: &Layer| -> Vec<String> {
+        let shown = |sign: &'static str| move |rule: &Rule| format!("{sign}{rule}");
+        let allow = layer.allow.iter().map(shown(""));
+        allow.chain(layer.deny.iter().map(shown("!"))).collect()
+    };
+    let (before, after) = (signed(before), signed(after));
+    let without = |all: &[String], known: &[String]| -> Vec<String> {
+        let new = all.iter().filter(|one| !known.contains(one));
+        new.cloned().collect()
+    };
+    Fact::AllowlistChanged {
+        layer: "session".into(),
+        added: without(&after, &before),
+        removed: without(&before, &after),
+    }
+}
+
+/// Refuses what only the backend of a session can do.
+fn refuse(id: &SessionId, kept: Option<AtBackend>) -> Result<()> {
+    match kept {
+        Some(kept) => Err(Error::OtherBackend {
+            session: id.to_string(),
+            backend: kept.backend,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn missing(agent: &AgentId, id: &SessionId) -> Error {
+    Error::NoSession {
+        agent: agent.to_string(),
+        session: id.to_string(),
+    }
+}
+
+fn failed(agent: &AgentId, id: &SessionId, error: std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => missing(agent, id),
+        _ => Error::io(format!("session `{id}`"), error),
+    }
+}
+
+fn list_failed(error: std::io::Error) -> Error {
+    Error::io("list of sessions", error)
+}

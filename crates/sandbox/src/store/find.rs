@@ -1,0 +1,39 @@
+//! Finding a session by its directory, without reading any file.
+
+use std::io;
+use std::path::Path;
+
+use super::Store;
+use crate::{AgentId, SessionId, SessionStatus};
+
+impl Store {
+    /// Whether there is a directory for it, whatever is in there, and no link to another place.
+    pub(crate) fn has(&self, agent: &AgentId, id: &SessionId) -> bool {
+        let path = self.session_path(agent, id);
+        let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        path.parent().is_some_and(is_directory) && is_directory(&path)
+    }
+
+    /// The agents that have a session with this id, sorted.
+    pub(crate) fn agents_with(&self, id: &SessionId) -> io::Result<Vec<AgentId>> {
+        let mut agents = Vec::new();
+        for entry in std::fs::read_dir(self.root.join("sessions"))? {
+            let name = entry?.file_name();
+            let agent = name.to_str().and_then(|name| name.parse().ok());
+            agents.extend(agent.filter(|agent| self.has(agent, id)));
+        }
+        agents.sort();
+        Ok(agents)
+    }
+
+    /// The status of a session that no instance of this process serves.
+    pub(crate) fn status(&self, agent: &AgentId, id: &SessionId) -> SessionStatus {
+        if self.is_busy(agent, id) {
+            SessionStatus::Executing
+        } else if self.exists(agent, id) {
+            SessionStatus::Ready
+        } else {
+            SessionStatus::Destroyed
+        }
+    }
+}

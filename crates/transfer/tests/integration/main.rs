@@ -1,0 +1,4 @@
+//! Directories as byte streams.
+
+mod folders;
+mod scope;
