@@ -13,12 +13,14 @@ class Error(Exception):
     """The base of all exceptions of this package.
 
     ``code`` is stable and listed in Brig's reference of reason codes. ``hint`` says what to do next. ``rule`` is the
-    rule of the policy that decided, if one did.
+    rule of the policy that decided, if one did. ``report`` is what is known of an execution that took place before the
+    error, such as one whose files could not be saved; it has the keys of ``brig run --json``.
     """
 
     code: str
     hint: str | None
     rule: str | None
+    report: dict[str, Any] | None = None
 
     def __init__(
         self, message: str, *, code: str = "", hint: str | None = None, rule: str | None = None

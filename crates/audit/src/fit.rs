@@ -88,6 +88,7 @@ fn is_of_execution(event: &Event) -> bool {
             | Event::ExecutionStarted { .. }
             | Event::ExecutionFinished { .. }
             | Event::ExecutionFailed { .. }
+            | Event::FilesNotSaved { .. }
             | Event::Receipt(_)
             | Event::EgressDecided(_)
             | Event::EgressClosed(_)

@@ -45,8 +45,19 @@ pub enum Event {
         /// The name of the checkpoint.
         checkpoint: String,
     },
+    /// A session is to be destroyed. This is on disk before anything of it is touched.
+    SessionDestroyRequested,
     /// A session was destroyed.
     SessionDestroyed,
+    /// What the record before it about this session says could not be done.
+    OperationFailed {
+        /// The `event` of that record.
+        of: String,
+        /// The stable reason code of the error.
+        code: String,
+        /// The text of the error.
+        message: String,
+    },
     /// A checkpoint of the session's files was saved.
     CheckpointSaved {
         /// The name of the checkpoint.
@@ -87,6 +98,13 @@ pub enum Event {
         /// The stable reason code of the error.
         code: String,
         /// The text of the error, without values of environment variables.
+        message: String,
+    },
+    /// What an execution changed could not be saved: the files are as before it.
+    FilesNotSaved {
+        /// The stable reason code of the error.
+        code: String,
+        /// The text of the error.
         message: String,
     },
     /// All about one execution, whatever became of it.

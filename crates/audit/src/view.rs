@@ -70,7 +70,9 @@ impl View {
 fn decision(event: &Event) -> Option<Verdict> {
     let (allowed, denied) = match event {
         Event::Receipt(receipt) => return Some(receipt.decision),
-        Event::ExecutionFailed { .. } => return Some(Verdict::Error),
+        Event::ExecutionFailed { .. }
+        | Event::FilesNotSaved { .. }
+        | Event::OperationFailed { .. } => return Some(Verdict::Error),
         Event::Decided { allowed, .. } => (*allowed, Verdict::DeniedByPolicy),
         Event::EgressDecided(egress) | Event::EgressTotal(egress) => {
             (egress.allowed, Verdict::BlockedAtEgress)
@@ -125,7 +127,8 @@ fn detail(event: &Event) -> String {
         },
         Event::SessionRestored { checkpoint, .. } => checkpoint.clone(),
         Event::SessionForked { from, checkpoint } => format!("from {from} at {checkpoint}"),
-        Event::SessionDestroyed => String::new(),
+        Event::SessionDestroyRequested | Event::SessionDestroyed => String::new(),
+        Event::OperationFailed { of, message, .. } => format!("{of}: {message}"),
         Event::CheckpointSaved { name, .. } | Event::CheckpointDeleted { name } => name.clone(),
         Event::Decided { reason, .. } => reason.clone(),
         Event::ExecutionStarted { action } => action.clone(),
@@ -133,7 +136,9 @@ fn detail(event: &Event) -> String {
             exit_code,
             kill_reason,
         } => ending(*exit_code, kill_reason.as_deref()),
-        Event::ExecutionFailed { message, .. } => message.clone(),
+        Event::ExecutionFailed { message, .. } | Event::FilesNotSaved { message, .. } => {
+            message.clone()
+        }
         Event::Receipt(receipt) => {
             let mut text = ending(receipt.exit_code, receipt.kill_reason.as_deref());
             if text.is_empty() {

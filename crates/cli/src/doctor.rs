@@ -11,7 +11,7 @@ use brig_policy::Compat;
 use brig_reason::ReasonCode;
 use brig_sandbox::{
     Backend, Control, ControlState, Error, Finding, PolicyFiles, Request, Sandbox, SessionConfig,
-    Strength,
+    StateProblem, Strength,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::args::{ConfigArgs, DoctorArgs};
 use crate::failure::Failure;
 use crate::policy::load;
-use crate::{backend, escape, exit, json, state, table, units, user, write_out};
+use crate::{assemble, backend, escape, exit, json, state, table, units, user, write_out};
 
 pub(crate) async fn run(args: &DoctorArgs) -> u8 {
     // As a run would do it: with the user's defaults, and not at all if they can't be read.
@@ -53,6 +53,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> u8 {
             "state": {
                 "path": state::directory().ok(),
                 "problem": state.as_ref().err().map(Failure::json),
+                "sessions": session_problems(),
             },
             "audit": log().map(|log| log.json()),
         }));
@@ -65,6 +66,11 @@ pub(crate) async fn run(args: &DoctorArgs) -> u8 {
             texts.push(format!("default backend: {default} (your configuration)\n"));
         }
         texts.push(state_text(&state));
+        texts.extend(
+            session_problems()
+                .iter()
+                .map(|problem| format!("  {}\n", escape::line(&problem.to_string()))),
+        );
         texts.extend(log().map(|log| log.text()));
         write_out(texts.join("\n").as_bytes())
     };
@@ -94,6 +100,15 @@ fn state_text(state: &Result<PathBuf, Failure>) -> String {
             format!("nothing can be run: {problem}\n  {}\n", escape::line(hint))
         }
     }
+}
+
+/// What is wrong with sessions in the state directory, if there is one.
+fn session_problems() -> Vec<StateProblem> {
+    let made = state::directory().is_ok_and(|path| path.join("sessions").exists());
+    let sessions = made.then(assemble::sessions).and_then(Result::ok);
+    sessions
+        .and_then(|sessions| sessions.problems().ok())
+        .unwrap_or_default()
 }
 
 /// The audit log and its size.

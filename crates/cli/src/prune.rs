@@ -42,8 +42,15 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
     } else {
         removed = old;
     }
+    let missing = sessions.forget_missing(args.before, args.yes)?;
     // Destroying a session removes its own; these were left by a crash.
-    let (layers, layer_bytes) = sessions.unused_layers()?;
+    let (layers, layer_bytes) = match sessions.unused_layers() {
+        Ok(unused) => unused,
+        Err(error) => {
+            failure::warning(&format!("no saved state can be removed: {error}"));
+            (0, 0)
+        }
+    };
     if args.yes {
         sessions.remove_unused_layers()?;
     }
@@ -53,6 +60,9 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
         json::print(&json!({
             "removed": args.yes,
             "sessions": removed.iter().map(object).collect::<Vec<_>>(),
+            "missing_sessions": missing.iter().map(|(agent, id, used)| json!({
+                "agent_id": agent, "session_id": id, "used": used,
+            })).collect::<Vec<_>>(),
             "layers": { "count": layers, "bytes": layer_bytes },
             "backends": left.iter().map(|(name, count)| json!({ "backend": name, "count": count }))
                 .collect::<Vec<_>>(),
@@ -62,6 +72,15 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut rows: Vec<[String; 4]> = removed.iter().map(row).collect();
+    for (agent, id, used) in &missing {
+        let why = format!("not there, and last needed {}", list::time(*used));
+        rows.push([
+            "saved states".into(),
+            format!("{agent}/{id}"),
+            "-".into(),
+            why,
+        ]);
+    }
     if layers > 0 {
         let count = units::count(layers, "saved state");
         let why = "nothing refers to them".into();

@@ -234,7 +234,7 @@ pub(crate) async fn a_run_on_its_own_leaves_nothing(fixture: Fixture) -> Done {
         .await?;
     check_eq!(report.outcome.stdout.total, 0);
     check!(sandbox.list_sessions()?.is_empty(), "a session is left");
-    for folder in ["sessions", "layers", "staging", "trash"] {
+    for folder in ["sessions", "layers", "references", "staging", "trash"] {
         let left = std::fs::read_dir(fixture.state().join(folder))?.count();
         check_eq!((folder, left), (folder, 0));
     }

@@ -92,7 +92,9 @@ impl ToolError {
                 }));
                 own.rule = rule.map(Into::into);
             }
-            Error::SessionBusy { .. } | Error::InstanceLost(_) | Error::Interrupted(_) => {
+            Error::SessionBusy { .. } | Error::InstanceLost(_) => own.retryable = true,
+            // What took place and could not be saved or recorded would take place again.
+            Error::Interrupted(known) if matches!(known.error, Error::InstanceLost(_)) => {
                 own.retryable = true;
             }
             _ => {

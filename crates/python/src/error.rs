@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 
 /// The exception for an error. Their classes are Python's: `brig._errors`.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
-    if let Error::Interrupted(interrupted) = error {
-        return raise(py, interrupted.error);
+    let (error, report) = match error {
+        Error::Interrupted(known) => (known.error, Some(known.report.to_json())),
+        error => (error, None),
+    };
+    let (kind, rule, mut details) = describe(&error);
+    if let Some(report) = report {
+        details["report"] = report;
     }
-    let (kind, rule, details) = describe(&error);
     let code = match &error {
         Error::Denied(denial) => denial.code(),
         other => other.code(),

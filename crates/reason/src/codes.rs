@@ -84,6 +84,7 @@ reason_codes! {
         RunCannotStart = "run.cannot-start", "the program was not found (exit code 127), is not executable (126), or did not start (125)", "check the path of the program and its permissions";
         SessionUnknown = "session.unknown", "there is no such session", "run `brig session ls` to list them";
         SessionExists = "session.exists", "a session of that name exists", "choose another name, or destroy the session";
+        SessionNotSaved = "session.not-saved", "the execution took place, but its changes to the session's files could not be saved", "free disk space and run it again; the saved files are as before";
         SessionBusy = "session.busy", "another process has the session open, or something runs in it", "wait, or destroy the session";
         SessionAmbiguous = "session.ambiguous", "more than one agent has a session with that id", "name the agent too";
         ExecutionUnknown = "execution.unknown", "there is no such execution, or it is no longer kept", "use the id of a running execution";

@@ -183,9 +183,12 @@ pub enum Error {
     /// The instance ended while it was in use.
     #[error("the sandbox was lost: {0}")]
     InstanceLost(String),
-    /// The instance ended while it ran something.
+    /// The instance ended while it ran something, or what it left could not be saved or recorded.
     #[error("{}", .0.error)]
     Interrupted(Box<Interrupted>),
+    /// The execution took place, but what it changed in the session's files could not be saved.
+    #[error("the execution took place, but its changes to the session's files were not saved: {0}")]
+    NotSaved(Box<Error>),
     /// The guest sent something that it must not send.
     #[error("the guest broke the protocol: {0}")]
     Protocol(String),
@@ -250,6 +253,7 @@ impl Error {
             Error::Setup { .. } => ReasonCode::BackendSetup,
             Error::InstanceLost(_) => ReasonCode::BackendLost,
             Error::Interrupted(interrupted) => interrupted.error.reason(),
+            Error::NotSaved(_) => ReasonCode::SessionNotSaved,
             Error::Protocol(_) => ReasonCode::BackendProtocol,
             Error::Record(_) => ReasonCode::AuditUnwritable,
             Error::Io { .. } => ReasonCode::IoFailed,
@@ -289,6 +293,11 @@ impl Error {
                 Some("set the path with --policy-path, or a policy with --policy".into())
             }
             Error::Engine { hint, .. } => hint.clone(),
+            Error::NotSaved(_) => Some(
+                "free disk space where the session is kept (`brig doctor` shows where), and run it again; until \
+                 then the saved files are as before"
+                    .into(),
+            ),
             Error::Record(_) => Some(
                 "free disk space, or make the log writable; `brig audit verify` shows what is \
                  wrong with a log, and a log that cannot be repaired can be moved away"

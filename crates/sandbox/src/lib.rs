@@ -71,5 +71,5 @@ pub use report::{Interrupted, Report};
 pub use request::{Cancelled, Language, Request, TerminalSize, TraceParent, Work};
 pub use sandbox::{Sandbox, SandboxBuilder, SessionDetails, SessionInfo};
 pub use session::{Checkpoint, Session, Upload};
-pub use sessions::Sessions;
+pub use sessions::{Sessions, StateProblem};
 pub use status::{ExecutionStatus, SessionStatus};

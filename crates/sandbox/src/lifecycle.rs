@@ -61,6 +61,11 @@ pub(crate) trait Scope: Send + Sync + 'static {
     /// `ran`: whether there is an outcome.
     fn release(&self, live: &Live, ran: bool) -> impl Future<Output = Result<()>> + Send;
 
+    /// What the caller is told, and what is recorded, if that fails after the program ran.
+    fn not_released(&self, error: Error) -> (Error, Option<Fact>) {
+        (error, None)
+    }
+
     /// Always called once the result is known, also if the execution never started.
     fn finished(&mut self, _result: Result<&Report, &Error>) {}
 }
@@ -308,7 +313,6 @@ async fn run<S: Scope>(scope: &S, allowed: Allowed) -> Result<Report> {
             Err(_) => destroyed,
         });
     }
-    // What is known of the execution is reported with the error.
     let lost = result.as_ref().ok();
     let lost = lost.and_then(|outcome| outcome.lost.clone());
     let lost = lost.map(Error::InstanceLost);
@@ -320,8 +324,21 @@ async fn run<S: Scope>(scope: &S, allowed: Allowed) -> Result<Report> {
         record_end(scope, &records, &decision, &live.plan, ended),
         scope.release(&live, ended.is_ok()),
     );
-    let receipt = recorded?;
-    let outcome = result?;
+    let killed = ended.is_ok_and(|outcome| outcome.killed.is_some());
+    let unreleased = match released {
+        // Nobody takes the files of an execution that was killed for saved.
+        Err(Error::NoSession { .. }) if killed => None,
+        Err(error) if ended.is_ok() => Some(not_released(scope, error).await),
+        _ => None,
+    };
+    let (receipt, unrecorded) = match recorded {
+        Ok(receipt) => (receipt, None),
+        Err(error) => (None, Some(error)),
+    };
+    let outcome = match result {
+        Ok(outcome) => outcome,
+        Err(error) => return Err(unrecorded.unwrap_or(error)),
+    };
     let SessionKey { agent, session } = scope.session().clone();
     let report = Report {
         execution_id: scope.execution().clone(),
@@ -337,9 +354,21 @@ async fn run<S: Scope>(scope: &S, allowed: Allowed) -> Result<Report> {
         attempted: records.attempts.listed(),
         receipt,
     };
-    match lost {
+    // What is known of the execution is reported with the error.
+    match unrecorded.or(lost).or(unreleased) {
         Some(error) => Err(Error::Interrupted(Box::new(Interrupted { report, error }))),
-        None => released.map(|()| report),
+        None => Ok(report),
+    }
+}
+
+/// The execution took place, but what belongs after it failed.
+async fn not_released<S: Scope>(scope: &S, error: Error) -> Error {
+    let (error, fact) = scope.not_released(error);
+    let Some(fact) = fact else { return error };
+    let record = scope.session().record(Some(scope.execution()), fact);
+    match scope.shared().recorder.conclude(vec![record]).await {
+        Ok(_) => error,
+        Err(unrecorded) => unrecorded.into(),
     }
 }
 

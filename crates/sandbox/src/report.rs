@@ -94,13 +94,14 @@ impl Report {
     }
 }
 
-/// An execution whose sandbox was lost: what is known of it, and the error.
+/// An execution whose sandbox was lost, whose files were not saved, or whose end could not be recorded: what is known
+/// of it, and the error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Interrupted {
-    /// With the output until then. Its exit code means nothing.
+    /// With the output until then. If the sandbox was lost, its exit code means nothing.
     pub report: Report,
-    /// How the sandbox was lost.
+    /// What went wrong.
     pub error: crate::Error,
 }
 

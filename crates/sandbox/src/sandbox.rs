@@ -227,8 +227,9 @@ impl Sandbox {
         let live: Vec<Arc<Inner>> = lock(&self.shared.sessions).values().cloned().collect();
         let mut list: Vec<SessionInfo> = match self.shared.storage.durable() {
             Some(store) => store
-                .names()
+                .listing()
                 .map_err(|error| Error::io("list of sessions", error))?
+                .names
                 .iter()
                 .map(|(agent, id)| self.info(store, agent, id))
                 .collect(),
@@ -277,6 +278,10 @@ impl Sandbox {
         let key = SessionKey::new(agent, id);
         let kept = store.at_backend(agent, id);
         self.shared.is_own(&key, kept.as_ref())?;
+        if store.has(agent, id) {
+            // Nothing is lost that is not on record.
+            self.shared.record(&key, Fact::SessionDestroyRequested)?;
+        }
         let directory = store.session_path(agent, id);
         self.shared.backend.forget(&directory).await;
         let (agent, id, own) = (agent.clone(), id.clone(), store.clone());

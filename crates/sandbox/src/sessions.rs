@@ -1,16 +1,18 @@
 //! Sessions on disk, for what needs no backend: finding, listing, inspecting and destroying them, and
 //! changing their network rules.
 
+use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brig_audit::{Event as Fact, Recorder};
 use brig_egress::{Layer, Rule};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::shared::SessionKey;
-use crate::store::{AtBackend, SessionRecord, Store, blocking};
+use crate::store::{AtBackend, Missing, SessionRecord, Store, blocking};
 use crate::{
     AgentId, BackendId, Checkpoint, Error, Result, SessionDetails, SessionId, SessionInfo,
     SessionStatus,
@@ -58,16 +60,72 @@ impl Sessions {
         }
     }
 
-    /// All sessions, sorted by agent and id. Those whose record cannot be read are listed as failed.
+    /// All sessions that can be seen, sorted by agent and id. Those whose record cannot be read are listed as failed.
+    /// [`Sessions::problems`] names what can't be seen.
     ///
     /// # Errors
     ///
     /// The state directory cannot be read.
     pub fn list(&self) -> Result<Vec<SessionInfo>> {
-        let mut names = self.store.names().map_err(list_failed)?;
+        let mut names = self.store.listing().map_err(list_failed)?.names;
         names.sort();
         let info = |(agent, id): &(AgentId, SessionId)| self.info(agent, id);
         Ok(names.iter().map(info).collect())
+    }
+
+    /// What can't be read in the state directory, and sessions that are not there though nobody destroyed them. While
+    /// something can't be read, no saved state is removed.
+    ///
+    /// # Errors
+    ///
+    /// The state directory cannot be read.
+    pub fn problems(&self) -> Result<Vec<StateProblem>> {
+        let unreadable = self.store.unreadable().map_err(list_failed)?;
+        let mut problems: Vec<StateProblem> = unreadable.into_iter().map(Into::into).collect();
+        match self.store.missing() {
+            Ok(missing) => problems.extend(missing.iter().map(|missing| self.problem(missing))),
+            // It is named above.
+            Err(_) if !problems.is_empty() => {}
+            Err(error) => return Err(list_failed(error)),
+        }
+        Ok(problems)
+    }
+
+    fn problem(&self, missing: &Missing) -> StateProblem {
+        StateProblem {
+            path: self.store.session_path(&missing.agent, &missing.id),
+            problem: format!(
+                "the session was not destroyed, but it is not there; {} of its saved states are kept",
+                missing.layers.len()
+            ),
+        }
+    }
+
+    /// Gives up the saved states of sessions that are not there, if they were last needed before this time. Returns
+    /// whose they were. [`Sessions::remove_unused_layers`] removes those that nobody else needs.
+    ///
+    /// # Errors
+    ///
+    /// The state directory cannot be read or changed.
+    pub fn forget_missing(
+        &self,
+        before: Timestamp,
+        really: bool,
+    ) -> Result<Vec<(AgentId, SessionId, Timestamp)>> {
+        let forget = || -> std::io::Result<Vec<_>> {
+            let mut forgotten = Vec::new();
+            for missing in self.store.missing()? {
+                let noted = missing.noted.try_into().unwrap_or(Timestamp::MAX);
+                if noted < before {
+                    if really {
+                        missing.forget()?;
+                    }
+                    forgotten.push((missing.agent, missing.id, noted));
+                }
+            }
+            Ok(forgotten)
+        };
+        forget().map_err(list_failed)
     }
 
     /// The backend that a session was created on.
@@ -151,11 +209,18 @@ impl Sessions {
     /// keeps a part of it: then only a [`crate::Sandbox`] of that backend can remove it.
     pub async fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
         refuse(id, self.store.at_backend(agent, id))?;
+        if !self.store.has(agent, id) {
+            return Ok(false);
+        }
+        let key = SessionKey::new(agent, id);
+        // Nothing is lost that is not on record.
+        self.recorder
+            .append(key.record(None, Fact::SessionDestroyRequested))?;
         let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
         let existed = blocking(move || store.destroy(&own.agent, &own.session)).await?;
         if existed {
-            let record = SessionKey::new(agent, id).record(None, Fact::SessionDestroyed);
-            self.recorder.append(record)?;
+            self.recorder
+                .append(key.record(None, Fact::SessionDestroyed))?;
         }
         Ok(existed)
     }
@@ -199,6 +264,29 @@ impl Sessions {
     fn record(&self, agent: &AgentId, id: &SessionId) -> Result<SessionRecord> {
         let record = self.store.read(agent, id);
         record.map_err(|error| failed(agent, id, error))
+    }
+}
+
+/// Something that is wrong in the state directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StateProblem {
+    /// Where.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl From<(PathBuf, std::io::Error)> for StateProblem {
+    fn from((path, error): (PathBuf, std::io::Error)) -> Self {
+        let problem = error.to_string();
+        Self { path, problem }
+    }
+}
+
+impl fmt::Display for StateProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.problem)
     }
 }
 

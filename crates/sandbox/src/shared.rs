@@ -207,6 +207,20 @@ impl Shared {
         Ok(())
     }
 
+    /// Adds to the record of an operation, which is written before it, that it failed.
+    pub(crate) fn done<T>(&self, session: &SessionKey, of: &str, done: Result<T>) -> Result<T> {
+        if let Err(error) = &done {
+            let failed = Fact::OperationFailed {
+                of: of.into(),
+                code: error.code().into(),
+                message: error.to_string(),
+            };
+            // The caller gets the first error.
+            let _ = self.record(session, failed);
+        }
+        done
+    }
+
     /// Writes records about a session together, and returns when they are safe.
     pub(crate) async fn record_all(&self, session: &SessionKey, facts: Vec<Fact>) -> Result<()> {
         let records = facts.into_iter().map(|fact| session.record(None, fact));

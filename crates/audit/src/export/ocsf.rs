@@ -15,7 +15,7 @@ fn class(view: &View) -> (u32, u32) {
         .is_some_and(|verdict| verdict != Verdict::Allowed);
     match view.event.as_str() {
         "execution_started" | "command_attempted" | "command_total" | "unsandboxed" => (1007, 1),
-        "execution_finished" | "execution_failed" | "receipt" => (1007, 2),
+        "execution_finished" | "execution_failed" | "files_not_saved" | "receipt" => (1007, 2),
         "egress_decided" | "egress_total" if denied => (4001, 5),
         "egress_decided" | "egress_total" => (4001, 1),
         "session_created" | "session_restored" | "session_forked" | "checkpoint_saved" => (6003, 1),

@@ -8,7 +8,11 @@ use crate::failure::{self, Failure};
 use crate::{assemble, json, table, units, write_out};
 
 pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
-    let mut sessions = assemble::sessions()?.list()?;
+    let all = assemble::sessions()?;
+    let mut sessions = all.list()?;
+    for problem in all.problems()? {
+        failure::warning(&problem.to_string());
+    }
     sessions.retain(|info| args.agent.as_ref().is_none_or(|agent| *agent == info.agent));
     if args.json {
         let sessions: Vec<Value> = sessions.iter().map(object).collect();

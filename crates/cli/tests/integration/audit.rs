@@ -137,12 +137,18 @@ fn a_session_leaves_its_story() {
             "execution_finished",
             "receipt",
             "checkpoint_deleted",
+            "session_destroy_requested",
             "session_destroyed"
         ]
     );
     assert_eq!(
         story("t"),
-        ["session_created", "session_forked", "session_destroyed"]
+        [
+            "session_created",
+            "session_forked",
+            "session_destroy_requested",
+            "session_destroyed"
+        ]
     );
     let steps: Vec<u64> = lines(&brig, &["--event", "receipt"])
         .iter()

@@ -124,6 +124,30 @@ impl ChildLog {
     }
 }
 
+/// Parts of 1000, from a seed that is printed and can be given.
+struct Moments(u64);
+
+impl Moments {
+    fn new() -> Self {
+        let given = std::env::var("BRIG_TEST_SEED").ok();
+        let seed = given.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            u64::from(now.expect("clock").subsec_nanos())
+        });
+        println!("BRIG_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((mixed ^ (mixed >> 31)) % 1000).expect("small")
+    }
+}
+
 fn start(state: &Path) -> Child {
     again(&test_name!(child))
         .arg("--test-threads=1")
@@ -182,15 +206,13 @@ async fn kill_at_any_moment(kind: &str) {
     let state = folder.path().join(kind);
     let (agent, id) = names();
     let mut told = ChildLog::default();
+    let mut moments = Moments::new();
     let mut longest = 3 * first_change(&folder.path().join("try").join(kind));
     for round in 0..MOST_ROUNDS {
         if round >= ROUNDS && told.done > Some(CHANGES) {
             break;
         }
-        let noise = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .expect("clock");
-        let wait = longest * (noise.subsec_nanos() % 1000) / 1000;
+        let wait = longest * moments.next() / 1000;
         let before = told.done;
         kill_after(&state, wait, &mut told);
         if told.done == before && wait > longest / 2 {
@@ -234,7 +256,7 @@ async fn kill_at_any_moment(kind: &str) {
         .destroy_session(&agent, &id)
         .await
         .expect("destroyed");
-    for place in ["sessions", "layers", "staging", "trash"] {
+    for place in ["sessions", "layers", "references", "staging", "trash"] {
         let left: Vec<_> = std::fs::read_dir(state.join(place))
             .expect("folder")
             .flatten()

@@ -10,7 +10,7 @@ use super::live::{Slot, with_home};
 use super::open::can_save;
 use crate::backend::SnapshotState;
 use crate::shared::{SessionKey, lock};
-use crate::store::{CheckpointRecord, Home, SessionRecord, tampered};
+use crate::store::{CheckpointRecord, Home, SessionRecord, Store, tampered};
 use crate::{CheckpointName, Error, Result, SessionId};
 
 /// A saved state. Its files never change again.
@@ -72,7 +72,8 @@ impl Session {
                 digest: record.digest.clone(),
             };
             shared.record(&key, fact)?;
-            home.write_checkpoint(&record)?;
+            let written = home.write_checkpoint(&record);
+            shared.done(&key, "checkpoint_saved", written)?;
             change.finish()?;
             Ok(record.into())
         };
@@ -91,6 +92,18 @@ impl Session {
             digest: record.digest.clone(),
         };
         self.shared.record(&self.inner.key, fact)?;
+        let restored = self.put_back(&mut slot, record).await;
+        let restored = (self.shared).done(&self.inner.key, "session_restored", restored);
+        let (store, snapshots) = restored?;
+        if snapshots {
+            self.shared.delete_unused_snapshots(&store).await?;
+        }
+        lock(&self.inner.state).files_lost = false;
+        self.inner.enter(Phase::Open)
+    }
+
+    /// Ends the instance and puts the files back. Returns the store, and whether the backend keeps snapshots.
+    async fn put_back(&self, slot: &mut Slot, record: CheckpointRecord) -> Result<(Store, bool)> {
         let live = slot.live.take();
         if let Some(live) = &live {
             let instance = live.instance.as_ref();
@@ -105,12 +118,7 @@ impl Session {
             home.restore(record.layers)?;
             Ok((home.store.clone(), home.record.snapshots))
         };
-        let (store, snapshots) = with_home(&mut slot, restore).await?;
-        if snapshots {
-            self.shared.delete_unused_snapshots(&store).await?;
-        }
-        lock(&self.inner.state).files_lost = false;
-        self.inner.enter(Phase::Open)
+        with_home(slot, restore).await
     }
 
     /// Oldest first.
@@ -140,7 +148,9 @@ impl Session {
             home.remove_checkpoint(&name)?;
             Ok((home.store.clone(), home.record.snapshots))
         };
-        let (store, snapshots) = with_home(&mut slot, remove).await?;
+        let removed = with_home(&mut slot, remove).await;
+        let removed = (self.shared).done(&self.inner.key, "checkpoint_deleted", removed);
+        let (store, snapshots) = removed?;
         match snapshots {
             true => self.shared.delete_unused_snapshots(&store).await,
             false => Ok(()),

@@ -29,10 +29,20 @@ impl Session {
 
 impl Inner {
     async fn destroy(self: Arc<Self>, shared: &Shared) -> Result<()> {
-        if !self.begin_destroying() {
-            self.wait_until(|phase, _| phase == Phase::Destroyed).await;
-            return Ok(());
+        let Some(before) = self.begin_destroying() else {
+            self.wait_until(|phase, _| phase != Phase::Destroying).await;
+            return match lock(&self.state).phase {
+                Phase::Destroyed => Ok(()),
+                _ => Err(self.busy("another attempt to destroy it failed")),
+            };
+        };
+        // Nothing is lost that is not on record.
+        if let Err(error) = shared.record(&self.key, Fact::SessionDestroyRequested) {
+            lock(&self.state).phase = before;
+            self.changed.notify_waiters();
+            return Err(error);
         }
+        lock(&self.state).table.kill_all(&KillReason::Destroyed);
         let quiet = self.wait_until(|_, open| open == 0);
         let _ = timeout(GRACE, quiet).await;
 
@@ -69,15 +79,13 @@ impl Inner {
         shared.remove_at_backend(&self.key, &store, kept).await
     }
 
-    /// Returns whether this call is the one that destroys.
-    fn begin_destroying(&self) -> bool {
+    /// Lets nobody in any more. Returns the phase before, if this call is the one that destroys.
+    fn begin_destroying(&self) -> Option<Phase> {
         let mut state = lock(&self.state);
         if state.is_destroyed() {
-            return false;
+            return None;
         }
-        state.phase = Phase::Destroying;
-        state.table.kill_all(&KillReason::Destroyed);
-        true
+        Some(std::mem::replace(&mut state.phase, Phase::Destroying))
     }
 
     async fn wait_until(&self, reached: impl Fn(Phase, usize) -> bool) {

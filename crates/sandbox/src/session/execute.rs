@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use brig_audit::Event as Fact;
+
 use super::Session;
 use super::inner::Inner;
 use super::live::Live;
@@ -92,6 +94,15 @@ impl Scope for InSession {
         Ok(())
     }
 
+    fn not_released(&self, error: Error) -> (Error, Option<Fact>) {
+        let error = Error::NotSaved(Box::new(error));
+        let fact = Fact::FilesNotSaved {
+            code: error.code().into(),
+            message: error.to_string(),
+        };
+        (error, Some(fact))
+    }
+
     fn finished(&mut self, result: Result<&Report, &Error>) {
         self.ticket.finish(result);
     }
@@ -104,9 +115,14 @@ impl Inner {
             return Ok(());
         };
         let _one_at_a_time = self.saving.lock().await;
-        match shared.save(head, live.instance.as_ref()).await {
-            Err(_) if self.was_destroyed(shared) => Ok(()),
-            other => other,
+        let saved = shared.save(head, live.instance.as_ref()).await;
+        if !self.was_destroyed(shared) {
+            return saved;
+        }
+        // Destroying it here ends what runs, and says so. Who was not ended must not take its files for saved.
+        match lock(&self.state).is_destroyed() {
+            true => Ok(()),
+            false => Err(self.gone()),
         }
     }
 

@@ -8,10 +8,11 @@ use brig_audit::Hash;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Store;
 use super::atomic::{read_json, write_json};
 use super::home::{CHECKPOINTS, Home};
 use super::record::LayerRef;
+use super::sweep::is_missing;
+use super::{Store, make_directory};
 use crate::{AgentId, CheckpointName, Error, Result, SessionId};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,7 +67,12 @@ impl Store {
 /// The records in the directory of a session.
 pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>> {
     let mut list = Vec::new();
-    for entry in fs::read_dir(session.join(CHECKPOINTS))? {
+    let entries = match fs::read_dir(session.join(CHECKPOINTS)) {
+        // Backups leave out directories that are empty.
+        Err(error) if is_missing(&error) && session.is_dir() => return Ok(list),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         if path
             .extension()
@@ -99,7 +105,12 @@ impl Home {
     }
 
     pub(crate) fn write_checkpoint(&self, record: &CheckpointRecord) -> Result<()> {
-        write_json(&self.checkpoint_path(&record.name), record).map_err(|e| self.failed(e))
+        let write = || {
+            self.store.note(&self.record, &record.layers)?;
+            make_directory(&self.path.join(CHECKPOINTS))?;
+            write_json(&self.checkpoint_path(&record.name), record)
+        };
+        write().map_err(|error| self.failed(error))
     }
 
     pub(crate) fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {

@@ -33,6 +33,14 @@ impl FileLock {
         Self::take(path, FlockOperation::LockShared)
     }
 
+    /// A new file that is locked when it gets its name: one that is not locked was abandoned.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let begun = path.with_extension("new");
+        let lock = Self::try_exclusive(&begun)?.ok_or(io::ErrorKind::WouldBlock)?;
+        std::fs::rename(&begun, path)?;
+        Ok(lock.moved(path.into()))
+    }
+
     fn take(path: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
         let file = OpenOptions::new()
             .read(true)

@@ -76,6 +76,7 @@ impl Store {
                 lock,
             }),
             Err(error) => {
+                self.forget_staged(&record);
                 let _ = fs::remove_dir_all(&staging);
                 if error.kind() == io::ErrorKind::AlreadyExists {
                     return Err(Error::SessionExists {
@@ -88,12 +89,15 @@ impl Store {
     }
 
     fn stage(&self, staging: &Path, record: &SessionRecord) -> io::Result<FileLock> {
+        // A directory that is not locked is swept, unless somebody has this lock.
+        let swept = FileLock::shared(&self.pool_lock())?;
         make_directory(staging)?;
-        let lock =
-            FileLock::try_exclusive(&staging.join(LOCK))?.ok_or(io::ErrorKind::WouldBlock)?;
+        let lock = FileLock::create(&staging.join(LOCK))?;
+        drop(swept);
         make_directory(&staging.join(CHECKPOINTS))?;
         make_directory(&head_path(staging, record.head))?;
         write_json(&staging.join(RECORD), record)?;
+        self.note(record, &record.layers)?;
         Ok(lock)
     }
 
@@ -197,9 +201,25 @@ impl Store {
         })
     }
 
-    /// Ends a session, whoever has it open, and removes it. Returns whether there was one.
+    /// Refuses a session whose processes can't be ended from here. Its lock says whether it has any, not a process id.
+    fn can_be_ended(&self, session: &Path, id: &SessionId) -> Result<()> {
+        let owner = OwnerFile::read(session).filter(OwnerFile::is_elsewhere);
+        if owner.is_none() || !matches!(FileLock::try_exclusive(&session.join(LOCK)), Ok(None)) {
+            return Ok(());
+        }
+        Err(Error::SessionBusy {
+            session: id.to_string(),
+            problem:
+                "a process in another PID namespace has it open (a container that shares the state \
+                      directory); destroy it there"
+                    .into(),
+        })
+    }
+
+    /// Ends a session, whoever has it open in this PID namespace, and removes it. Returns whether there was one.
     pub(crate) fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
         let path = self.session_path(agent, id);
+        self.can_be_ended(&path, id)?;
         let away = self.fresh("trash");
         // Without layers nothing is left over. What can't be read may have some.
         let layers = self.layers_of(&path).map_or(1, |layers| layers.len());
@@ -207,6 +227,7 @@ impl Store {
             0 => None,
             _ => Some(self.change()?),
         };
+        self.forget(agent, id).map_err(|error| failed(id, error))?;
         // From here on its owner finds it gone, and can't write to it any more.
         match fs::rename(&path, &away) {
             Ok(()) => {}
@@ -426,6 +447,7 @@ impl Home {
         self.store.discard(&head).map_err(failed)?;
         make_directory(&head).map_err(failed)?;
         fill(&head)?;
+        self.store.note(&record, &record.layers).map_err(failed)?;
         write_json(&self.path.join(RECORD), &record).map_err(failed)?;
         Ok(record)
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! sessions/<agent>/<id>/   session.json, checkpoints/, head-<n>/, and who has it open
 //! layers/<digest>/         saved states, shared by all sessions
+//! references/              which session needs which of them, also while the session is not there
 //! snapshots/<digest>.json  saved states that backends keep
 //! staging/, trash/         on the way in and on the way out
 //! ```
@@ -18,6 +19,7 @@ mod network;
 mod owner;
 mod pool;
 mod record;
+mod references;
 mod snapshots;
 mod sweep;
 mod temporary;
@@ -34,6 +36,7 @@ pub(crate) use home::{AtBackend, Home, Opening};
 pub(crate) use network::NetworkFile;
 pub(crate) use owner::Process;
 pub(crate) use record::SessionRecord;
+pub(crate) use references::Missing;
 
 use self::temporary::Temporary;
 use crate::{AgentId, Error, Result, SessionId};
@@ -52,7 +55,7 @@ impl Store {
         let failed = |error| Error::io(format!("state directory `{}`", root.display()), error);
         make_directory(root).map_err(failed)?;
         let root = fs::canonicalize(root).map_err(failed)?;
-        for name in ["sessions", "layers", "staging", "trash"] {
+        for name in ["sessions", "layers", "references", "staging", "trash"] {
             make_directory(&root.join(name)).map_err(failed)?;
         }
         let store = Self {

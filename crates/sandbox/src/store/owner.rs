@@ -1,6 +1,7 @@
 //! Who has a session open, so that another process can end it.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -65,25 +66,43 @@ impl Process {
 pub(super) struct OwnerFile {
     pub owner: Process,
     pub instance: Option<Process>,
+    /// Of the PID namespace in which these ids mean something. Nothing if `/proc` did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<u64>,
 }
 
 impl OwnerFile {
     pub(super) fn write(directory: &Path, instance: Option<u32>) -> io::Result<()> {
         let owner = Process::of(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
         let instance = instance.and_then(Process::of);
-        write_note(&directory.join(FILE), &OwnerFile { owner, instance })
+        let file = OwnerFile {
+            owner,
+            instance,
+            namespace: own_namespace(),
+        };
+        write_note(&directory.join(FILE), &file)
     }
 
     pub(super) fn read(directory: &Path) -> Option<Self> {
         read_json(&directory.join(FILE)).ok()
     }
 
+    /// Whether its process ids mean nothing here: a container shares the state directory with its host.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.namespace.is_some() && self.namespace != own_namespace()
+    }
+
     pub(super) fn kill_instance(directory: &Path) -> io::Result<()> {
-        match Self::read(directory).and_then(|owner| owner.instance) {
+        let owner = Self::read(directory).filter(|owner| !owner.is_elsewhere());
+        match owner.and_then(|owner| owner.instance) {
             Some(instance) => instance.kill(),
             None => Ok(()),
         }
     }
+}
+
+fn own_namespace() -> Option<u64> {
+    Some(std::fs::metadata("/proc/self/ns/pid").ok()?.ino())
 }
 
 fn start_time(pid: u32) -> Option<u64> {

@@ -1,6 +1,5 @@
 //! The layers of all sessions. One that nobody refers to any more is removed.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,7 +91,8 @@ impl Store {
     /// Under the lock nobody is within a change: whatever says so is left over, or waits for this.
     fn remove_unused(&self, _lock: &FileLock) -> io::Result<()> {
         let unfinished = self.unfinished();
-        let Some(unused) = self.unused()? else {
+        // What can't be read may refer to any layer. `doctor` names it, and the next start tries again.
+        let Ok(unused) = self.unused() else {
             return Ok(());
         };
         for layer in unused {
@@ -106,17 +106,14 @@ impl Store {
         let Some(_lock) = FileLock::exclusive(&self.pool_lock())? else {
             return Ok((0, 0));
         };
-        let unused = self.unused()?.unwrap_or_default();
+        let unused = self.unused()?;
         let bytes = unused.iter().map(|layer| usage(layer).unwrap_or(0));
         Ok((unused.len(), bytes.sum()))
     }
 
-    /// To be called under the lock. `None` if a record can't be read: it may refer to anything.
-    fn unused(&self) -> io::Result<Option<Vec<PathBuf>>> {
-        let Ok(referred) = self.referred() else {
-            return Ok(None);
-        };
-        let used: HashSet<LayerDigest> = referred.into_iter().map(|layer| layer.digest).collect();
+    /// To be called under the lock.
+    fn unused(&self) -> io::Result<Vec<PathBuf>> {
+        let used = self.referred()?;
         let mut unused = Vec::new();
         for entry in fs::read_dir(self.root.join("layers"))? {
             let entry = entry?;
@@ -125,7 +122,7 @@ impl Store {
                 unused.push(entry.path());
             }
         }
-        Ok(Some(unused))
+        Ok(unused)
     }
 
     /// Takes something out of sight at once and removes it.

@@ -1,7 +1,6 @@
 //! The snapshots that backends keep for sessions. Each is listed here, in a file of its own, so that
 //! it is deleted when nothing refers to it any more, whatever happens to the processes in between.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,10 +65,9 @@ impl Store {
     pub(crate) fn take_unused_snapshots(&self, backend: &BackendId) -> Result<Vec<Unused>> {
         let take = || -> io::Result<Vec<Unused>> {
             let _lock = FileLock::exclusive(&self.pool_lock())?;
-            let used: HashSet<LayerDigest> = match self.referred() {
-                Ok(layers) => layers.into_iter().map(|layer| layer.digest).collect(),
-                // A record that can't be read may refer to anything.
-                Err(_) => return Ok(Vec::new()),
+            // A record that can't be read may refer to anything.
+            let Ok(used) = self.referred() else {
+                return Ok(Vec::new());
             };
             let entries = match fs::read_dir(self.root.join(DIRECTORY)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

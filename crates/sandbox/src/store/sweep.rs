@@ -1,9 +1,11 @@
 //! Looking over all sessions, and clearing away what a crash left.
 
-use std::fs::{self, DirEntry};
+use std::collections::HashSet;
+use std::fs;
 use std::io;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::SystemTime;
 
 use super::Store;
 use super::checkpoint::checkpoints_in;
@@ -11,36 +13,42 @@ use super::flock::FileLock;
 use super::home::{BUSY, LOCK, RECORD, head_path};
 use super::owner::OwnerFile;
 use super::pool::is_unfinished;
-use super::record::{LayerRef, SessionRecord};
+use super::record::{LayerDigest, LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
 use crate::{AgentId, SessionId};
 
-/// Younger directories without a lock may be about to get one.
-const YOUNG: Duration = Duration::from_secs(60);
+/// The sessions that can be seen, and what can't be read of them.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub names: Vec<(AgentId, SessionId)>,
+    pub unreadable: Vec<(PathBuf, io::Error)>,
+}
 
 impl Store {
-    /// Names of all sessions. A link leads to something that is not a session.
-    pub(crate) fn names(&self) -> io::Result<Vec<(AgentId, SessionId)>> {
-        let mut names = Vec::new();
-        let is_directory = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let agents = fs::read_dir(self.root.join("sessions"))?.flatten();
-        for agent in agents.filter(is_directory) {
-            let Some(name) = parse::<AgentId>(&agent.file_name()) else {
-                continue;
-            };
-            // The directory may go while it is looked at, with the last session in it.
-            let Ok(sessions) = fs::read_dir(agent.path()) else {
-                continue;
-            };
-            names.extend(
-                sessions
-                    .flatten()
-                    .filter(is_directory)
-                    .filter_map(|session| parse::<SessionId>(&session.file_name()))
-                    .map(|id| (name.clone(), id)),
-            );
+    /// All sessions that can be seen. What can't be read is named beside them.
+    pub(crate) fn listing(&self) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        for (agent, path) in directories::<AgentId>(&self.root.join("sessions"))? {
+            match directories::<SessionId>(&path) {
+                Ok(sessions) => {
+                    let named = sessions.into_iter().map(|(id, _)| (agent.clone(), id));
+                    listing.names.extend(named);
+                }
+                // It went with the last session in it.
+                Err(error) if is_missing(&error) => {}
+                Err(error) => listing.unreadable.push((path, error)),
+            }
         }
-        Ok(names)
+        Ok(listing)
+    }
+
+    /// All sessions, or an error if there may be others.
+    pub(crate) fn names(&self) -> io::Result<Vec<(AgentId, SessionId)>> {
+        let mut listing = self.listing()?;
+        match listing.unreadable.pop() {
+            Some((path, error)) => Err(at(&path, error)),
+            None => Ok(listing.names),
+        }
     }
 
     pub(crate) fn read(&self, agent: &AgentId, id: &SessionId) -> io::Result<SessionRecord> {
@@ -76,22 +84,48 @@ impl Store {
         Ok(Some(last))
     }
 
-    /// Every layer that a session or a checkpoint needs.
-    pub(super) fn referred(&self) -> io::Result<Vec<LayerRef>> {
-        let mut layers = Vec::new();
+    /// Every layer that a session or a checkpoint needs. An error if anything can't be read, because it may need
+    /// any layer. To be called under the lock of the layers.
+    pub(super) fn referred(&self) -> io::Result<HashSet<LayerDigest>> {
+        let mut layers = HashSet::new();
         for (agent, id) in self.names()? {
-            match self.layers_of(&self.session_path(&agent, &id)) {
-                Ok(found) => layers.extend(found),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            let path = self.session_path(&agent, &id);
+            match self.needs_of(&path) {
+                Ok((record, needed)) => {
+                    self.renew_notes(&record, &needed)?;
+                    layers.extend(needed.into_iter().map(|layer| layer.digest));
+                }
+                // Only one that went as a whole needs nothing.
+                Err(_)
+                    if path
+                        .symlink_metadata()
+                        .is_err_and(|error| is_missing(&error)) => {}
+                Err(error) => return Err(at(&path, error)),
             }
+        }
+        for missing in self.missing()? {
+            layers.extend(missing.layers);
         }
         Ok(layers)
     }
 
-    pub(super) fn layers_of(&self, session: &Path) -> io::Result<Vec<LayerRef>> {
+    /// What can't be read of the sessions, and so keeps unused layers from being removed.
+    pub(crate) fn unreadable(&self) -> io::Result<Vec<(PathBuf, io::Error)>> {
+        let mut listing = self.listing()?;
+        for (agent, id) in &listing.names {
+            let path = self.session_path(agent, id);
+            match self.needs_of(&path) {
+                Err(error) if path.exists() => listing.unreadable.push((path, error)),
+                _ => {}
+            }
+        }
+        Ok(listing.unreadable)
+    }
+
+    /// The record of a session, and the layers that it and its checkpoints need.
+    fn needs_of(&self, session: &Path) -> io::Result<(SessionRecord, Vec<LayerRef>)> {
         let record = SessionRecord::read(&session.join(RECORD))?;
-        let mut layers = record.layers;
+        let mut layers = record.layers.clone();
         if record.snapshots {
             let head = head_snapshot(&head_path(session, record.head))?;
             layers.extend(head.map(LayerRef::of));
@@ -99,7 +133,11 @@ impl Store {
         for checkpoint in checkpoints_in(session)? {
             layers.extend(checkpoint.layers);
         }
-        Ok(layers)
+        Ok((record, layers))
+    }
+
+    pub(super) fn layers_of(&self, session: &Path) -> io::Result<Vec<LayerRef>> {
+        self.needs_of(session).map(|(_, layers)| layers)
     }
 
     /// Clears what nobody will come back for. Never fails: it is tried again at the next start.
@@ -108,12 +146,31 @@ impl Store {
             let _ = OwnerFile::kill_instance(&entry);
             let _ = fs::remove_dir_all(&entry);
         }
-        for entry in entries(&self.root.join("staging")) {
-            if !is_unfinished(&entry) && is_abandoned(&entry) {
+        self.sweep_staging();
+        let _ = self.collect_interrupted();
+    }
+}
+
+impl Store {
+    /// Removes the directories of sessions that never came to be. Under the lock nobody is about to lock a new one:
+    /// [`Store::create`] holds it until then.
+    fn sweep_staging(&self) {
+        let mut staged = entries(&self.root.join("staging"));
+        staged.retain(|entry| !is_unfinished(entry));
+        if staged.is_empty() {
+            return;
+        }
+        let Ok(Some(_lock)) = FileLock::try_exclusive(&self.pool_lock()) else {
+            return;
+        };
+        for entry in staged {
+            if let Ok(Some(_own)) = FileLock::try_exclusive(&entry.join(LOCK)) {
+                if let Ok(record) = SessionRecord::read(&entry.join(RECORD)) {
+                    self.forget_staged(&record);
+                }
                 let _ = fs::remove_dir_all(&entry);
             }
         }
-        let _ = self.collect_interrupted();
     }
 }
 
@@ -122,18 +179,34 @@ pub(super) fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-pub(super) fn is_abandoned(directory: &Path) -> bool {
-    let lock = directory.join(LOCK);
-    if lock.exists() {
-        return matches!(FileLock::try_exclusive(&lock), Ok(Some(_)));
-    }
-    let changed = directory.metadata().and_then(|meta| meta.modified());
-    let age = changed
-        .ok()
-        .and_then(|at| SystemTime::now().duration_since(at).ok());
-    age.is_some_and(|age| age > YOUNG)
+/// Whether there is nothing, rather than something that can't be read.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
-fn parse<T: std::str::FromStr>(name: &std::ffi::OsStr) -> Option<T> {
-    name.to_str()?.parse().ok()
+/// The directories in a directory whose names are of a kind. A link leads to something else.
+pub(super) fn directories<T: FromStr>(parent: &Path) -> io::Result<Vec<(T, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let Some(name) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.push((name, entry.path())),
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// An error that names the file.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

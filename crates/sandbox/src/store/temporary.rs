@@ -4,14 +4,17 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
 use super::flock::FileLock;
 use super::home::LOCK;
-use super::sweep::{entries, is_abandoned};
+use super::sweep::entries;
 
 const PREFIX: &str = "brig-sessions-";
+/// Younger directories without a lock may be about to get one.
+const YOUNG: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Temporary {
@@ -28,16 +31,28 @@ impl Temporary {
             }
         }
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-        let lock = FileLock::try_exclusive(&directory.path().join(LOCK))?;
+        let lock = FileLock::create(&directory.path().join(LOCK))?;
         Ok(Self {
             directory,
-            _lock: lock.ok_or(io::ErrorKind::WouldBlock)?,
+            _lock: lock,
         })
     }
 
     pub(super) fn path(&self) -> &Path {
         self.directory.path()
     }
+}
+
+fn is_abandoned(directory: &Path) -> bool {
+    let lock = directory.join(LOCK);
+    if lock.exists() {
+        return matches!(FileLock::try_exclusive(&lock), Ok(Some(_)));
+    }
+    let changed = directory.metadata().and_then(|meta| meta.modified());
+    let age = changed
+        .ok()
+        .and_then(|at| SystemTime::now().duration_since(at).ok());
+    age.is_some_and(|age| age > YOUNG)
 }
 
 /// Others may make a directory of that name too; what is in theirs is not to be touched.

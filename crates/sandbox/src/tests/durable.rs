@@ -119,7 +119,7 @@ async fn files_outlive_the_process() {
     let info = &third.list_sessions().expect("list")[0];
     assert_eq!((info.backend.as_str(), info.layers), ("fake", 2));
     session_3.destroy().await.expect("destroyed");
-    for folder in ["sessions", "layers", "staging", "trash"] {
+    for folder in ["sessions", "layers", "references", "staging", "trash"] {
         assert_eq!(machine.entries(folder), 0, "{folder}");
     }
 }
@@ -162,7 +162,7 @@ async fn a_session_moves_between_stacked_and_copied_files() {
     let (_, sandbox) = machine.copying_process();
     let opened = sandbox.open_session(&agent(), &session("s")).await;
     opened.expect("session").destroy().await.expect("destroyed");
-    for folder in ["sessions", "layers", "staging", "trash"] {
+    for folder in ["sessions", "layers", "references", "staging", "trash"] {
         assert_eq!(machine.entries(folder), 0, "{folder}");
     }
 }

@@ -40,6 +40,7 @@ pub(super) struct Fake {
     /// Whether it starts from a copy of everything, and saves everything.
     pub copies: bool,
     pub refuse_to_start: AtomicBool,
+    pub refuse_to_save: Arc<AtomicBool>,
     /// Holds back every start until it is told.
     pub gate: Mutex<Option<Arc<Notify>>>,
     /// How many starts have been held back.
@@ -110,6 +111,7 @@ impl Backend for Fake {
             dead: AtomicBool::new(false),
             alive: self.alive.clone(),
             ran: self.ran.clone(),
+            refuse_to_save: self.refuse_to_save.clone(),
             folder,
         };
         instance.fill().map_err(|error| Error::io("fake", error))?;
@@ -127,6 +129,7 @@ impl Backend for Fake {
 #[derive(Debug)]
 struct FakeInstance {
     network: Option<Rules>,
+    refuse_to_save: Arc<AtomicBool>,
     folder: TempDir,
     copied: bool,
     layers: Vec<PathBuf>,
@@ -352,6 +355,9 @@ impl Instance for FakeInstance {
     async fn save(&self, into: &Path) -> Result<Saved> {
         if self.dead.load(Ordering::SeqCst) {
             return Err(Error::InstanceLost("it was ended".into()));
+        }
+        if self.refuse_to_save.load(Ordering::SeqCst) {
+            return Err(Error::io("fake", io::ErrorKind::StorageFull));
         }
         let save = || {
             let upper = tempfile::tempdir()?;

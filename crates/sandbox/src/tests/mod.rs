@@ -1,6 +1,7 @@
 //! The lifecycle on a backend that only pretends to be a sandbox, so that every turn can be forced.
 
 mod abandoned;
+mod acknowledged;
 mod approvals;
 mod attempts;
 mod blocking;

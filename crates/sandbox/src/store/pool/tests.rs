@@ -17,8 +17,12 @@ fn names() -> (AgentId, SessionId) {
 
 /// A session whose head has one file.
 fn session(root: &Path) -> Home {
-    let store = Store::open(root).expect("store");
     let (agent, id) = names();
+    session_named(root, agent, id)
+}
+
+fn session_named(root: &Path, agent: AgentId, id: SessionId) -> Home {
+    let store = Store::open(root).expect("store");
     let home = store.create(SessionRecord {
         version: SessionRecord::VERSION,
         agent,
@@ -103,6 +107,8 @@ fn a_layer_that_lost_its_last_reference_is_removed_at_the_next_start() {
     let (left, _) = left_after(|home| {
         save(home, "c");
         let _change = home.store.change().expect("change");
+        let (agent, id) = names();
+        home.store.forget(&agent, &id).expect("forgotten");
         let trash = home.store.root.join("trash/session");
         fs::rename(&home.path, trash).expect("taken away");
     });
@@ -161,4 +167,149 @@ fn a_session_that_goes_takes_its_layers_and_leaves_no_file() {
     assert!(!home.store.destroy(&agent, &id).expect("nothing there"));
     assert_eq!(layers(root.path()), [] as [PathBuf; 0]);
     assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
+}
+
+/// Destroys a session of another agent, which removes the layers that nobody needs.
+fn destroy_another(root: &Path) {
+    let (agent, id): (AgentId, SessionId) = (
+        "other".parse().expect("name"),
+        "other".parse().expect("name"),
+    );
+    let home = session_named(root, agent.clone(), id.clone());
+    write(&home, "of the other");
+    let own = save(&home, "c").layers[0].clone();
+    assert!(home.store.destroy(&agent, &id).expect("destroyed"));
+    assert!(
+        !home.store.layer_path(&own).exists() || !home.store.unreadable().expect("list").is_empty(),
+        "control: what nobody needs is removed, if all could be read"
+    );
+}
+
+/// A session with a saved state, and what a saved state of it needs.
+fn saved(root: &Path) -> (PathBuf, PathBuf) {
+    let home = session(root);
+    let layer = save(&home, "c").layers[0].clone();
+    (home.path.clone(), home.store.layer_path(&layer))
+}
+
+fn problems(root: &Path) -> usize {
+    let store = Store::open(root).expect("store");
+    store.unreadable().expect("list").len() + store.missing().map_or(0, |missing| missing.len())
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_keeps_its_layers() {
+    if rustix::process::geteuid().is_root() {
+        return brig_testing::skip("unreadable sessions", "root reads every directory");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+    };
+    for closed in [
+        path.parent().expect("agent"),
+        &path,
+        &path.join("checkpoints"),
+    ] {
+        mode(closed, 0);
+        destroy_another(root.path());
+        assert_eq!(problems(root.path()), 1, "{closed:?}");
+        mode(closed, 0o700);
+        assert!(layer.exists(), "{closed:?}");
+    }
+    destroy_another(root.path());
+    assert_eq!(problems(root.path()), 0);
+    assert!(layer.exists());
+}
+
+#[test]
+fn a_session_without_checkpoints_is_whole() {
+    let root = tempfile::tempdir().expect("directory");
+    let mut home = session(root.path());
+    home.settle().expect("settled");
+    let layer = home.layer_paths()[0].clone();
+    fs::remove_dir(home.path.join("checkpoints")).expect("it is empty");
+    drop(home);
+    destroy_another(root.path());
+    assert!(layer.exists());
+    let home = reopened(root.path());
+    save(&home, "c");
+    assert!(home.has_checkpoint(&"c".parse().expect("name")));
+    assert_eq!(problems(root.path()), 0);
+}
+
+#[test]
+fn a_session_that_was_moved_aside_finds_its_layers_again() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let aside = root.path().join("aside");
+    for whole in [path.clone(), path.parent().expect("agent").to_owned()] {
+        fs::rename(&whole, &aside).expect("moved");
+        destroy_another(root.path());
+        assert_eq!(problems(root.path()), 1, "{whole:?}");
+        assert!(layer.exists(), "{whole:?}");
+        fs::create_dir_all(whole.parent().expect("parent")).expect("directory");
+        fs::rename(&aside, &whole).expect("moved back");
+        assert_eq!(problems(root.path()), 0, "{whole:?}");
+    }
+    let home = reopened(root.path());
+    let record = home.checkpoint(&"c".parse().expect("name")).expect("c");
+    let pool = home.store.pool().expect("pool");
+    assert_eq!(pool.verify(&record.layers), Ok(()));
+    drop(pool);
+    // One of the same name is another session.
+    fs::rename(&path, &aside).expect("moved");
+    session(root.path());
+    destroy_another(root.path());
+    assert!(layer.exists());
+    // Given up, they go.
+    let store = Store::open(root.path()).expect("store");
+    for missing in store.missing().expect("list") {
+        missing.forget().expect("forgotten");
+    }
+    destroy_another(root.path());
+    assert!(!layer.exists());
+}
+
+#[test]
+fn a_session_without_its_record_keeps_its_layers_until_it_is_destroyed() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    fs::remove_file(path.join("session.json")).expect("removed");
+    destroy_another(root.path());
+    assert!(layer.exists());
+    let store = Store::open(root.path()).expect("store");
+    let (agent, id) = names();
+    assert!(store.destroy(&agent, &id).expect("destroyed"));
+    assert!(!layer.exists());
+    assert_eq!(problems(root.path()), 0);
+    assert_eq!(entries(&root.path().join("references")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_session_that_never_came_to_be_leaves_no_note() {
+    let (left, root) = left_after(|home| {
+        save(home, "c");
+        // Killed before the directory got its name.
+        let staging = home.store.root.join("staging/s");
+        fs::create_dir(&staging).expect("directory");
+        let mut record = home.record.clone();
+        record.id = "unborn".parse().expect("name");
+        let layers = home
+            .checkpoint(&"c".parse().expect("name"))
+            .expect("c")
+            .layers;
+        fs::write(staging.join("lock"), "").expect("lock");
+        fs::write(
+            staging.join("session.json"),
+            serde_json::to_vec(&record).expect("json"),
+        )
+        .expect("record");
+        home.store.note(&record, &layers).expect("noted");
+        assert_eq!(home.store.missing().expect("list").len(), 1, "control");
+    });
+    assert_eq!(left, 1);
+    assert_eq!(problems(root.path()), 0);
 }
