@@ -70,6 +70,8 @@ fn problem(target: &AttackTarget, outcome: &Outcome) -> Option<String> {
             let sensible = CAP / 2..=most;
             (!sensible.contains(peak_bytes)).then(|| format!("a peak of {peak_bytes}"))
         }
+        // It took the processors too, so that what watches from inside did not get to run.
+        Some(KillReason::Unobserved { .. }) if target.own_kernel => None,
         Some(other) => Some(format!("ended for another reason: {other:?}")),
         None if took.is_some_and(|attempt| attempt.ok) => Some("it took all it wanted".into()),
         None if took.is_none() && outcome.exit_code == 0 => Some("it said nothing".into()),

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, DoctorArgs};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::policy::load;
 use crate::{assemble, backend, escape, exit, json, state, table, units, user, write_out};
 
@@ -66,11 +66,12 @@ pub(crate) async fn run(args: &DoctorArgs) -> u8 {
             texts.push(format!("default backend: {default} (your configuration)\n"));
         }
         texts.push(state_text(&state));
-        texts.extend(
-            session_problems()
-                .iter()
-                .map(|problem| format!("  {}\n", escape::line(&problem.to_string()))),
-        );
+        texts.extend(session_problems().iter().map(|problem| {
+            format!(
+                "  {}\n",
+                escape::line(&failure::without_numbers(&problem.to_string()))
+            )
+        }));
         texts.extend(log().map(|log| log.text()));
         write_out(texts.join("\n").as_bytes())
     };

@@ -50,7 +50,8 @@ pub(crate) fn of_outcome(outcome: &Outcome, cancelled_by: Option<i32>) -> u8 {
             KillReason::Memory { .. }
             | KillReason::Processes { .. }
             | KillReason::Disk { .. }
-            | KillReason::Output { .. },
+            | KillReason::Output { .. }
+            | KillReason::Unobserved { .. },
         ) => LIMIT,
         Some(KillReason::Cancelled) => cancelled_by.map_or(FAILED, of_signal),
         Some(_) => FAILED,
@@ -161,6 +162,12 @@ pub(crate) fn explain(reason: &KillReason, origins: &LimitOrigins, in_session: b
             format!("wrote more than {} of output", units::size(*limit_bytes)),
             OUTPUT_FLAG,
         ),
+        KillReason::Unobserved { silent_ms } => {
+            return format!(
+                "killed: the sandbox did not report what it uses for {}, so its limits could not be enforced",
+                units::duration(*silent_ms)
+            );
+        }
         KillReason::Cancelled => return "cancelled".into(),
         KillReason::Destroyed => return "killed: the sandbox was destroyed".into(),
         other => return format!("killed: {}", other.name()),

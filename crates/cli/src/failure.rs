@@ -189,7 +189,7 @@ pub(crate) fn describe(error: &std::io::Error) -> String {
 }
 
 /// Without `(os error 2)`, which does not help a reader.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {

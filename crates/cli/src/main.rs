@@ -136,8 +136,10 @@ fn write_out(bytes: &[u8]) -> u8 {
 /// its code is not taken for one of the program.
 fn usage(error: &clap::Error) -> u8 {
     if error.exit_code() == 0 {
-        let _ = error.print();
-        return 0;
+        return match error.print().and_then(|()| std::io::stdout().flush()) {
+            Ok(()) => 0,
+            Err(error) => exit::of_unwritten(&error),
+        };
     }
     let words: Vec<String> = std::env::args_os()
         .skip(1)

@@ -1,6 +1,6 @@
 //! `brig prune`: removes what is no longer needed, except evidence.
 
-use brig_sandbox::{SessionInfo, Sessions};
+use brig_sandbox::{Error, SessionInfo, Sessions};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -42,7 +42,11 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
     } else {
         removed = old;
     }
-    let missing = sessions.forget_missing(args.before, args.yes)?;
+    let missing = match sessions.forget_missing(args.before, args.yes) {
+        // The warning below says the same.
+        Err(Error::Io { .. }) => Vec::new(),
+        missing => missing?,
+    };
     // Destroying a session removes its own; these were left by a crash.
     let (layers, layer_bytes) = match sessions.unused_layers() {
         Ok(unused) => unused,
@@ -131,7 +135,7 @@ fn is_old(
     match sessions.last_used(&info.agent, &info.id) {
         Ok(used) => Ok(used.filter(|used| *used < before)),
         // It was destroyed meanwhile.
-        Err(brig_sandbox::Error::NoSession { .. }) => Ok(None),
+        Err(Error::NoSession { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

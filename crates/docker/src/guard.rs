@@ -147,9 +147,12 @@ impl Guard for DockerGuard {
                 let usage = match next_report(&mut told).await {
                     Report::Usage(usage) => usage,
                     Report::End => break,
-                    // Nobody else holds the limits, so this is as if they were exceeded.
+                    // Nobody else enforces the limits.
                     Report::Silence if !self.limits.held => {
-                        return self.limits.memory_reason(self.usage());
+                        let silent = SILENCE * REPORT;
+                        return KillReason::Unobserved {
+                            silent_ms: silent.as_millis().try_into().unwrap_or(u64::MAX),
+                        };
                     }
                     Report::Silence => continue,
                 };

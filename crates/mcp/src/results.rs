@@ -192,11 +192,18 @@ fn stopped(reason: &KillReason, report: &Report) -> ToolError {
                 crate::describe::size(*limit_bytes)
             ),
         ),
+        KillReason::Unobserved { .. } => (
+            ReasonCode::RunUnobserved,
+            "its sandbox stopped reporting what it uses".into(),
+        ),
         KillReason::Cancelled => (ReasonCode::RunCancelled, "it was cancelled".into()),
         _ => (ReasonCode::RunDestroyed, "its session was ended".into()),
     };
     let mut error = ToolError::new(code, message);
-    error.retryable = matches!(reason, KillReason::Cancelled | KillReason::Destroyed);
+    error.retryable = matches!(
+        reason,
+        KillReason::Cancelled | KillReason::Destroyed | KillReason::Unobserved { .. }
+    );
     error.recorded = Some(Box::new(recorded(report)));
     error
 }

@@ -102,7 +102,11 @@ pub(crate) fn exact(members: &[Member]) -> u64 {
     let own = |member: &Member| {
         let file = format!("/proc/{}/smaps_rollup", member.thread);
         let pages = fields(&file, &["Pss_Anon:", "Pss_File:", "SwapPss:"]);
-        pages.unwrap_or(member.resident) + member.page_tables
+        match pages.or_else(|| memory_of(member.thread).map(|(resident, _)| resident)) {
+            Some(pages) => pages + member.page_tables,
+            // It has ended since it was seen, and has no memory any more.
+            None => 0,
+        }
     };
     // A child of `vfork` shares the memory of its parent until it executes another program.
     let borrows = |member: &Member| {
@@ -193,6 +197,21 @@ pub(crate) fn used_bytes(directory: &OwnedFd) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_ended_since_it_was_seen_has_no_memory() {
+        let member = |pid| Member {
+            pid,
+            thread: pid,
+            parent: None,
+            resident: 1 << 40,
+            page_tables: 0,
+        };
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        child.wait().expect("ended");
+        assert_eq!(exact(&[member(child.id())]), 0);
+        assert_ne!(exact(&[member(std::process::id())]), 0, "control");
+    }
 
     #[test]
     fn times_add_up_when_processes_go_and_numbers_are_given_again() {

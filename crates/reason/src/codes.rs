@@ -84,7 +84,7 @@ reason_codes! {
         RunCannotStart = "run.cannot-start", "the program was not found (exit code 127), is not executable (126), or did not start (125)", "check the path of the program and its permissions";
         SessionUnknown = "session.unknown", "there is no such session", "run `brig session ls` to list them";
         SessionExists = "session.exists", "a session of that name exists", "choose another name, or destroy the session";
-        SessionNotSaved = "session.not-saved", "the execution took place, but its changes to the session's files could not be saved", "free disk space and run it again; the saved files are as before";
+        SessionNotSaved = "session.not-saved", "the execution took place, but its changes to the session's files could not be saved", "see the message; the saved files are as before it";
         SessionBusy = "session.busy", "another process has the session open, or something runs in it", "wait, or destroy the session";
         SessionAmbiguous = "session.ambiguous", "more than one agent has a session with that id", "name the agent too";
         ExecutionUnknown = "execution.unknown", "there is no such execution, or it is no longer kept", "use the id of a running execution";
@@ -159,6 +159,7 @@ reason_codes! {
         RunTimeout = "run.timeout", "the time limit was reached", "raise the limit where it was set: a flag, the policy, or `brig session create`";
         RunMemory = "run.memory", "the memory limit was reached", "raise the limit where it was set: a flag, the policy, or `brig session create`";
         RunProcesses = "run.processes", "the limit of processes was reached", "raise the limit where it was set: a flag, the policy, or `brig session create`";
+        RunUnobserved = "run.unobserved", "the sandbox stopped reporting what it uses, so that its limits could not be enforced", "run it again; a program that takes all processors and processes may cause it";
         RunDisk = "run.disk", "the disk limit was reached", "raise the limit where it was set: a flag, the policy, or `brig session create`";
         RunOutput = "run.output", "the output limit was reached", "raise the limit where it was set: a flag, the policy, or `brig session create`";
         RunCancelled = "run.cancelled", "it was cancelled, or a signal arrived before the start (exit code 128 + signal)";

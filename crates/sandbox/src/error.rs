@@ -293,11 +293,20 @@ impl Error {
                 Some("set the path with --policy-path, or a policy with --policy".into())
             }
             Error::Engine { hint, .. } => hint.clone(),
-            Error::NotSaved(_) => Some(
-                "free disk space where the session is kept (`brig doctor` shows where), and run it again; until \
-                 then the saved files are as before"
-                    .into(),
-            ),
+            Error::NotSaved(error) => error.hint().or_else(|| {
+                let full = matches!(
+                    &**error,
+                    Error::Io { source, .. } if matches!(
+                        source.kind(),
+                        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+                    )
+                );
+                let next = match full {
+                    true => "free disk space where sessions are kept (`brig doctor` shows where), and run it again",
+                    false => "the saved files are as before it",
+                };
+                Some(next.into())
+            }),
             Error::Record(_) => Some(
                 "free disk space, or make the log writable; `brig audit verify` shows what is \
                  wrong with a log, and a log that cannot be repaired can be moved away"

@@ -39,6 +39,12 @@ pub enum KillReason {
         /// The limit of the stream.
         limit_bytes: u64,
     },
+    /// What it uses was not reported for so long that its limits could not be enforced. Only where they are watched
+    /// from inside the sandbox.
+    Unobserved {
+        /// For how long, in milliseconds.
+        silent_ms: u64,
+    },
     /// The caller cancelled it.
     Cancelled,
     /// The whole instance went away: destroyed by another client, or lost.
@@ -54,6 +60,7 @@ impl KillReason {
             KillReason::Processes { .. } => "processes",
             KillReason::Disk { .. } => "disk",
             KillReason::Output { .. } => "output",
+            KillReason::Unobserved { .. } => "unobserved",
             KillReason::Cancelled => "cancelled",
             KillReason::Destroyed => "destroyed",
         }
@@ -67,6 +74,7 @@ impl KillReason {
             KillReason::Processes { .. } => ReasonCode::RunProcesses,
             KillReason::Disk { .. } => ReasonCode::RunDisk,
             KillReason::Output { .. } => ReasonCode::RunOutput,
+            KillReason::Unobserved { .. } => ReasonCode::RunUnobserved,
             KillReason::Cancelled => ReasonCode::RunCancelled,
             KillReason::Destroyed => ReasonCode::RunDestroyed,
         }

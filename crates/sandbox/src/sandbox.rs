@@ -278,14 +278,16 @@ impl Sandbox {
         let key = SessionKey::new(agent, id);
         let kept = store.at_backend(agent, id);
         self.shared.is_own(&key, kept.as_ref())?;
-        if store.has(agent, id) {
+        let there = store.has(agent, id);
+        if there.map_err(|error| Error::io(format!("session `{id}`"), error))? {
             // Nothing is lost that is not on record.
             self.shared.record(&key, Fact::SessionDestroyRequested)?;
         }
         let directory = store.session_path(agent, id);
         self.shared.backend.forget(&directory).await;
         let (agent, id, own) = (agent.clone(), id.clone(), store.clone());
-        if blocking(move || own.destroy(&agent, &id)).await? {
+        let destroyed = blocking(move || own.destroy(&agent, &id)).await;
+        if self.shared.done(&key, "session_destroyed", destroyed)? {
             self.shared.record(&key, Fact::SessionDestroyed)?;
         }
         self.shared.remove_at_backend(&key, &store, kept).await

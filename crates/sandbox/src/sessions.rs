@@ -43,7 +43,9 @@ impl Sessions {
     /// [`Error::SessionUnknown`] if no agent has one, and [`Error::SessionAmbiguous`] if several have.
     pub fn find(&self, agent: Option<&AgentId>, id: &SessionId) -> Result<AgentId> {
         let agents = match agent {
-            Some(agent) if self.store.has(agent, id) => return Ok(agent.clone()),
+            Some(agent) if self.store.has(agent, id).map_err(list_failed)? => {
+                return Ok(agent.clone());
+            }
             Some(_) => Vec::new(),
             None => self.store.agents_with(id).map_err(list_failed)?,
         };
@@ -73,6 +75,17 @@ impl Sessions {
         Ok(names.iter().map(info).collect())
     }
 
+    /// What can't be looked into, and sessions that are not there though nobody destroyed them. What is in the records
+    /// is not looked at: [`Sessions::problems`] does that.
+    ///
+    /// # Errors
+    ///
+    /// The state directory cannot be read.
+    pub fn unseen(&self) -> Result<Vec<StateProblem>> {
+        let unreadable = self.store.listing().map_err(list_failed)?.unreadable;
+        self.with_missing(unreadable)
+    }
+
     /// What can't be read in the state directory, and sessions that are not there though nobody destroyed them. While
     /// something can't be read, no saved state is removed.
     ///
@@ -81,6 +94,13 @@ impl Sessions {
     /// The state directory cannot be read.
     pub fn problems(&self) -> Result<Vec<StateProblem>> {
         let unreadable = self.store.unreadable().map_err(list_failed)?;
+        self.with_missing(unreadable)
+    }
+
+    fn with_missing(
+        &self,
+        unreadable: Vec<(PathBuf, std::io::Error)>,
+    ) -> Result<Vec<StateProblem>> {
         let mut problems: Vec<StateProblem> = unreadable.into_iter().map(Into::into).collect();
         match self.store.missing() {
             Ok(missing) => problems.extend(missing.iter().map(|missing| self.problem(missing))),
@@ -101,7 +121,7 @@ impl Sessions {
         }
     }
 
-    /// Gives up the saved states of sessions that are not there, if they were last needed before this time. Returns
+    /// Gives up the saved states of sessions that are not there, if these were last seen before this time. Returns
     /// whose they were. [`Sessions::remove_unused_layers`] removes those that nobody else needs.
     ///
     /// # Errors
@@ -112,20 +132,23 @@ impl Sessions {
         before: Timestamp,
         really: bool,
     ) -> Result<Vec<(AgentId, SessionId, Timestamp)>> {
-        let forget = || -> std::io::Result<Vec<_>> {
-            let mut forgotten = Vec::new();
-            for missing in self.store.missing()? {
-                let noted = missing.noted.try_into().unwrap_or(Timestamp::MAX);
-                if noted < before {
-                    if really {
-                        missing.forget()?;
-                    }
-                    forgotten.push((missing.agent, missing.id, noted));
-                }
+        let mut forgotten = Vec::new();
+        for missing in self.store.missing().map_err(list_failed)? {
+            let seen = missing.seen.try_into().unwrap_or(Timestamp::MAX);
+            if seen >= before {
+                continue;
             }
-            Ok(forgotten)
-        };
-        forget().map_err(list_failed)
+            let key = SessionKey::new(&missing.agent, &missing.id);
+            if really {
+                self.recorder
+                    .append(key.record(None, Fact::SessionDestroyRequested))?;
+                missing.forget().map_err(list_failed)?;
+                self.recorder
+                    .append(key.record(None, Fact::SessionDestroyed))?;
+            }
+            forgotten.push((missing.agent, missing.id, seen));
+        }
+        Ok(forgotten)
     }
 
     /// The backend that a session was created on.
@@ -209,7 +232,7 @@ impl Sessions {
     /// keeps a part of it: then only a [`crate::Sandbox`] of that backend can remove it.
     pub async fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
         refuse(id, self.store.at_backend(agent, id))?;
-        if !self.store.has(agent, id) {
+        if !self.store.has(agent, id).map_err(list_failed)? {
             return Ok(false);
         }
         let key = SessionKey::new(agent, id);
@@ -217,11 +240,15 @@ impl Sessions {
         self.recorder
             .append(key.record(None, Fact::SessionDestroyRequested))?;
         let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
-        let existed = blocking(move || store.destroy(&own.agent, &own.session)).await?;
-        if existed {
-            self.recorder
-                .append(key.record(None, Fact::SessionDestroyed))?;
-        }
+        let existed = blocking(move || store.destroy(&own.agent, &own.session)).await;
+        let fact = match &existed {
+            Ok(true) => Some(Fact::SessionDestroyed),
+            Ok(false) => None,
+            Err(error) => Some(operation_failed("session_destroyed", error)),
+        };
+        let recorded = fact.map_or(Ok(()), |fact| self.recorder.append(key.record(None, fact)));
+        let existed = existed?;
+        recorded?;
         Ok(existed)
     }
 
@@ -319,6 +346,15 @@ impl SessionInfo {
                 bytes: 0,
             },
         }
+    }
+}
+
+/// The record of what its first record says and could not be done.
+pub(crate) fn operation_failed(of: &str, error: &Error) -> Fact {
+    Fact::OperationFailed {
+        of: of.into(),
+        code: error.code().into(),
+        message: error.to_string(),
     }
 }
 

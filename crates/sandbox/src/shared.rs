@@ -15,6 +15,7 @@ use crate::backend::Lease;
 use crate::directories::Private;
 use crate::sandbox::OnPlan;
 use crate::session::Inner;
+use crate::sessions::operation_failed;
 use crate::store::{AtBackend, Head, Storage, Store, blocking};
 use crate::{
     AgentId, Backend, Capabilities, Error, ExecutionId, InitialState, Instance, Plan, Result,
@@ -210,13 +211,8 @@ impl Shared {
     /// Adds to the record of an operation, which is written before it, that it failed.
     pub(crate) fn done<T>(&self, session: &SessionKey, of: &str, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
-            let failed = Fact::OperationFailed {
-                of: of.into(),
-                code: error.code().into(),
-                message: error.to_string(),
-            };
             // The caller gets the first error.
-            let _ = self.record(session, failed);
+            let _ = self.record(session, operation_failed(of, error));
         }
         done
     }

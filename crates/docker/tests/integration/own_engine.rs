@@ -44,6 +44,7 @@ impl OwnEngine {
             .arg("start")
             .arg(folder.path())
             .env("BRIG_ENGINE_SMALL", "1")
+            .env("BRIG_ENGINE_LOCAL", "1")
             .env("BRIG_ENGINE_RUNTIMES", RUNTIMES)
             .envs(settings.iter().copied())
             .stderr(Stdio::inherit())
@@ -121,6 +122,12 @@ impl OwnEngine {
 
 impl Drop for OwnEngine {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().rev().take(30).collect();
+            let lines = lines.into_iter().rev().collect::<Vec<_>>();
+            eprintln!("the end of the engine's log:\n{}", lines.join("\n"));
+        }
         let _ = Command::new(SCRIPT)
             .arg("stop")
             .arg(self.folder.path())

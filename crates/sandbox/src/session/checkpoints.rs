@@ -64,7 +64,7 @@ impl Session {
         let (shared, key) = (self.shared.clone(), self.inner.key.clone());
         let name = name.clone();
         let save = move |home: &mut Home| {
-            let change = home.store.change()?;
+            let change = home.change()?;
             let record = CheckpointRecord::new(name, home.frozen(&change)?);
             change.sync()?;
             let fact = Fact::CheckpointSaved {

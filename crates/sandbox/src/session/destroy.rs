@@ -29,20 +29,14 @@ impl Session {
 
 impl Inner {
     async fn destroy(self: Arc<Self>, shared: &Shared) -> Result<()> {
-        let Some(before) = self.begin_destroying() else {
-            self.wait_until(|phase, _| phase != Phase::Destroying).await;
-            return match lock(&self.state).phase {
-                Phase::Destroyed => Ok(()),
-                _ => Err(self.busy("another attempt to destroy it failed")),
-            };
-        };
-        // Nothing is lost that is not on record.
-        if let Err(error) = shared.record(&self.key, Fact::SessionDestroyRequested) {
-            lock(&self.state).phase = before;
-            self.changed.notify_waiters();
-            return Err(error);
+        // One at a time: another finds it destroyed, or tries again.
+        let _one = self.destroying.lock().await;
+        if lock(&self.state).is_destroyed() {
+            return Ok(());
         }
-        lock(&self.state).table.kill_all(&KillReason::Destroyed);
+        // Nothing is lost that is not on record.
+        shared.record(&self.key, Fact::SessionDestroyRequested)?;
+        self.begin_destroying();
         let quiet = self.wait_until(|_, open| open == 0);
         let _ = timeout(GRACE, quiet).await;
 
@@ -53,7 +47,11 @@ impl Inner {
         };
         let removed = self.remove_directory(&mut slot, shared).await;
         drop(slot);
-        let recorded = shared.record(&self.key, Fact::SessionDestroyed);
+        let removed = shared.done(&self.key, "session_destroyed", removed);
+        let recorded = match &removed {
+            Ok(()) => shared.record(&self.key, Fact::SessionDestroyed),
+            Err(_) => Ok(()),
+        };
         self.abandon(shared);
         ended.and(removed).and(recorded)
     }
@@ -79,13 +77,11 @@ impl Inner {
         shared.remove_at_backend(&self.key, &store, kept).await
     }
 
-    /// Lets nobody in any more. Returns the phase before, if this call is the one that destroys.
-    fn begin_destroying(&self) -> Option<Phase> {
+    /// Ends what runs, and lets nobody in any more.
+    fn begin_destroying(&self) {
         let mut state = lock(&self.state);
-        if state.is_destroyed() {
-            return None;
-        }
-        Some(std::mem::replace(&mut state.phase, Phase::Destroying))
+        state.phase = Phase::Destroying;
+        state.table.kill_all(&KillReason::Destroyed);
     }
 
     async fn wait_until(&self, reached: impl Fn(Phase, usize) -> bool) {

@@ -25,6 +25,8 @@ pub(crate) struct Inner {
     pub slot: tokio::sync::Mutex<Slot>,
     /// Held while files are mirrored to disk: one at a time.
     pub saving: tokio::sync::Mutex<()>,
+    /// Held while the session is destroyed.
+    pub destroying: tokio::sync::Mutex<()>,
     /// Told whenever an execution ends and when the session is gone.
     pub changed: Notify,
 }
@@ -95,6 +97,7 @@ impl Inner {
             }),
             slot: tokio::sync::Mutex::default(),
             saving: tokio::sync::Mutex::default(),
+            destroying: tokio::sync::Mutex::default(),
             changed: Notify::new(),
         }
     }

@@ -12,7 +12,7 @@ use super::atomic::{read_json, write_json};
 use super::home::{CHECKPOINTS, Home};
 use super::record::LayerRef;
 use super::sweep::is_missing;
-use super::{Store, make_directory};
+use super::{Store, make_one};
 use crate::{AgentId, CheckpointName, Error, Result, SessionId};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,14 +107,14 @@ impl Home {
     pub(crate) fn write_checkpoint(&self, record: &CheckpointRecord) -> Result<()> {
         let write = || {
             self.store.note(&self.record, &record.layers)?;
-            make_directory(&self.path.join(CHECKPOINTS))?;
+            make_one(&self.path.join(CHECKPOINTS))?;
             write_json(&self.checkpoint_path(&record.name), record)
         };
         write().map_err(|error| self.failed(error))
     }
 
     pub(crate) fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {
-        let change = self.store.change()?;
+        let change = self.change()?;
         match fs::remove_file(self.checkpoint_path(name)) {
             Ok(()) => change.collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -4,14 +4,20 @@ use std::io;
 use std::path::Path;
 
 use super::Store;
+use super::sweep::{at, is_missing};
 use crate::{AgentId, SessionId, SessionStatus};
 
 impl Store {
     /// Whether there is a directory for it, whatever is in there, and no link to another place.
-    pub(crate) fn has(&self, agent: &AgentId, id: &SessionId) -> bool {
+    /// An error if it can't be seen.
+    pub(crate) fn has(&self, agent: &AgentId, id: &SessionId) -> io::Result<bool> {
         let path = self.session_path(agent, id);
-        let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
-        path.parent().is_some_and(is_directory) && is_directory(&path)
+        let is_directory = |path: &Path| match path.symlink_metadata() {
+            Ok(found) => Ok(found.is_dir()),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(at(path, error)),
+        };
+        Ok(is_directory(path.parent().unwrap_or(&path))? && is_directory(&path)?)
     }
 
     /// The agents that have a session with this id, sorted.
@@ -20,7 +26,11 @@ impl Store {
         for entry in std::fs::read_dir(self.root.join("sessions"))? {
             let name = entry?.file_name();
             let agent = name.to_str().and_then(|name| name.parse().ok());
-            agents.extend(agent.filter(|agent| self.has(agent, id)));
+            if let Some(agent) = agent
+                && self.has(&agent, id)?
+            {
+                agents.push(agent);
+            }
         }
         agents.sort();
         Ok(agents)

@@ -4,9 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use super::sweep::is_missing;
+
+const POLL: Duration = Duration::from_millis(20);
 
 /// Held until it is dropped.
 #[derive(Debug)]
@@ -59,12 +64,26 @@ impl FileLock {
         }
     }
 
+    /// The lock, if nobody has it for long.
+    pub(super) fn within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
+        let until = Instant::now() + patience;
+        loop {
+            let lock = Self::try_exclusive(path)?;
+            if lock.is_some() || Instant::now() >= until {
+                return Ok(lock);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
     /// Whether its name still leads to it. It does not when its directory was taken away.
     pub(super) fn in_place(&self) -> bool {
-        let (Ok(own), Ok(named)) = (self.file.metadata(), self.path.metadata()) else {
-            return false;
-        };
-        (own.dev(), own.ino()) == (named.dev(), named.ino())
+        match (self.file.metadata(), self.path.metadata()) {
+            (Ok(own), Ok(named)) => (own.dev(), own.ino()) == (named.dev(), named.ino()),
+            // What can't be looked at is still there.
+            (_, Err(error)) => !is_missing(&error),
+            (Err(_), _) => false,
+        }
     }
 
     /// The directory of the lock got another name.

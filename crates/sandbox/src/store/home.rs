@@ -5,6 +5,7 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use brig_layers::{merge, stacked, usage};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
@@ -17,7 +18,8 @@ use super::owner::OwnerFile;
 use super::pool::Change;
 use super::record::{LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
-use super::{Store, make_directory};
+use super::sweep::is_missing;
+use super::{Store, make_directory, make_one, remove_tree};
 use crate::backend::{Lease, Options, Snapshot};
 use crate::{AgentId, BackendId, Error, Result, SessionId};
 
@@ -76,7 +78,7 @@ impl Store {
                 lock,
             }),
             Err(error) => {
-                self.forget_staged(&record);
+                self.forget_record(&record);
                 let _ = fs::remove_dir_all(&staging);
                 if error.kind() == io::ErrorKind::AlreadyExists {
                     return Err(Error::SessionExists {
@@ -202,32 +204,45 @@ impl Store {
     }
 
     /// Refuses a session whose processes can't be ended from here. Its lock says whether it has any, not a process id.
-    fn can_be_ended(&self, session: &Path, id: &SessionId) -> Result<()> {
-        let owner = OwnerFile::read(session).filter(OwnerFile::is_elsewhere);
-        if owner.is_none() || !matches!(FileLock::try_exclusive(&session.join(LOCK)), Ok(None)) {
-            return Ok(());
+    /// Returns the lock if nobody has it.
+    fn can_be_ended(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
+        let lock = FileLock::try_exclusive(&session.join(LOCK));
+        let lock = lock.map_err(|error| failed(id, error))?;
+        let elsewhere = || OwnerFile::read(session).is_some_and(|owner| owner.is_elsewhere());
+        if lock.is_none() && elsewhere() {
+            let problem = "a process in another PID namespace has it open (a container that shares the state \
+                           directory); destroy it there";
+            return Err(busy(id, problem));
         }
-        Err(Error::SessionBusy {
-            session: id.to_string(),
-            problem:
-                "a process in another PID namespace has it open (a container that shares the state \
-                      directory); destroy it there"
-                    .into(),
-        })
+        Ok(lock)
+    }
+
+    /// Held while a session is changed or destroyed. Nothing if there is no such session.
+    fn lock_changes(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
+        match FileLock::within(&session.join(CHANGE), CHANGE_PATIENCE) {
+            Ok(Some(lock)) => Ok(Some(lock)),
+            Ok(None) => Err(busy(id, "its files are being saved or restored")),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(failed(id, error)),
+        }
     }
 
     /// Ends a session, whoever has it open in this PID namespace, and removes it. Returns whether there was one.
     pub(crate) fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
         let path = self.session_path(agent, id);
-        self.can_be_ended(&path, id)?;
-        let away = self.fresh("trash");
+        let Some(changing) = self.lock_changes(&path, id)? else {
+            return Ok(false);
+        };
         // Without layers nothing is left over. What can't be read may have some.
         let layers = self.layers_of(&path).map_or(1, |layers| layers.len());
         let change = match layers {
             0 => None,
-            _ => Some(self.change()?),
+            _ => Some(self.change()?.of_session(changing)),
         };
-        self.forget(agent, id).map_err(|error| failed(id, error))?;
+        let record = self.read(agent, id);
+        let away = self.fresh("trash");
+        // Held until it has no name, so that nobody opens it.
+        let opened = self.can_be_ended(&path, id)?;
         // From here on its owner finds it gone, and can't write to it any more.
         match fs::rename(&path, &away) {
             Ok(()) => {}
@@ -237,8 +252,12 @@ impl Store {
             }
             Err(error) => return Err(failed(id, error)),
         }
+        drop(opened);
+        if let Ok(record) = record {
+            self.forget_record(&record);
+        }
         OwnerFile::kill_instance(&away).map_err(|error| failed(id, error))?;
-        fs::remove_dir_all(&away).map_err(|error| failed(id, error))?;
+        remove_tree(&away).map_err(|error| failed(id, error))?;
         if let Some(agent) = path.parent() {
             // Fails while there are others, as it should.
             let _ = fs::remove_dir(agent);
@@ -260,6 +279,22 @@ fn distinct(layers: Vec<LayerRef>) -> Vec<LayerRef> {
 }
 
 impl Home {
+    /// To change the session, with its layers.
+    pub(crate) fn change(&self) -> Result<Change<'_>> {
+        let changing = self.lock_changes()?;
+        Ok(self.store.change()?.of_session(changing))
+    }
+
+    /// While it is held, nobody destroys the session.
+    fn lock_changes(&self) -> Result<FileLock> {
+        let changing = self.store.lock_changes(&self.path, &self.record.id)?;
+        let changing = changing.filter(|_| self.in_place());
+        changing.ok_or_else(|| Error::NoSession {
+            agent: self.record.agent.to_string(),
+            session: self.record.id.to_string(),
+        })
+    }
+
     /// Whether the session was not destroyed by another process.
     pub(crate) fn in_place(&self) -> bool {
         self.lock.in_place()
@@ -359,8 +394,8 @@ impl Home {
 
     /// Makes the head a layer, so that an instance can start above it.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        let store = self.store.clone();
-        let change = store.change()?;
+        let (store, changing) = (self.store.clone(), self.lock_changes()?);
+        let change = store.change()?.of_session(changing);
         let mut layers = self.frozen(&change)?;
         let merged = layers.len() > MAX_LAYERS || self.hides_much(&layers);
         if merged {
@@ -404,8 +439,8 @@ impl Home {
 
     /// Puts everything into the head, so that an instance can start from a copy of it.
     pub(crate) fn flatten(&mut self) -> Result<()> {
-        let store = self.store.clone();
-        let change = store.change()?;
+        let (store, changing) = (self.store.clone(), self.lock_changes()?);
+        let change = store.change()?.of_session(changing);
         let mut all = self.layer_paths();
         all.extend(self.filled_head()?);
         self.replace(Vec::new(), |head| {
@@ -418,8 +453,8 @@ impl Home {
 
     /// Goes back to a saved state. The layers that were in use before may be in use no more.
     pub(crate) fn restore(&mut self, layers: Vec<LayerRef>) -> Result<()> {
-        let store = self.store.clone();
-        let change = store.change()?;
+        let (store, changing) = (self.store.clone(), self.lock_changes()?);
+        let change = store.change()?.of_session(changing);
         self.rebase(layers)?;
         change.collect()
     }
@@ -445,7 +480,7 @@ impl Home {
         let failed = |error| self.failed(error);
         // An attempt that failed may have left a part of it.
         self.store.discard(&head).map_err(failed)?;
-        make_directory(&head).map_err(failed)?;
+        make_one(&head).map_err(failed)?;
         fill(&head)?;
         self.store.note(&record, &record.layers).map_err(failed)?;
         write_json(&self.path.join(RECORD), &record).map_err(failed)?;
@@ -460,7 +495,7 @@ impl Home {
     /// Removes what an interrupted call left: heads that are not the head.
     fn tidy(&self) -> io::Result<()> {
         let head = self.head();
-        make_directory(head.path())?;
+        make_one(head.path())?;
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let name = path
@@ -482,6 +517,9 @@ pub(super) const RECORD: &str = "session.json";
 pub(super) const LOCK: &str = "lock";
 pub(super) const LEASE: &str = "lease.json";
 pub(super) const BUSY: &str = "busy";
+const CHANGE: &str = "change";
+/// How long to wait for somebody who changes the session.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 const STEPS: &str = "steps";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 const HEAD: &str = "head-";
@@ -506,6 +544,13 @@ fn open_directory(path: &Path) -> io::Result<Arc<OwnedFd>> {
 
 fn is_empty(directory: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(directory)?.next().is_none())
+}
+
+fn busy(id: &SessionId, problem: &str) -> Error {
+    Error::SessionBusy {
+        session: id.to_string(),
+        problem: problem.into(),
+    }
 }
 
 fn failed(id: &SessionId, error: io::Error) -> Error {

@@ -24,9 +24,9 @@ mod snapshots;
 mod sweep;
 mod temporary;
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -55,9 +55,11 @@ impl Store {
         let failed = |error| Error::io(format!("state directory `{}`", root.display()), error);
         make_directory(root).map_err(failed)?;
         let root = fs::canonicalize(root).map_err(failed)?;
-        for name in ["sessions", "layers", "references", "staging", "trash"] {
+        for name in ["sessions", "layers", "staging", "trash"] {
             make_directory(&root.join(name)).map_err(failed)?;
         }
+        // Made when it is needed, if this is an older directory on a medium that can't be written.
+        let _ = make_directory(&root.join("references"));
         let store = Self {
             root,
             _temporary: None,
@@ -114,6 +116,36 @@ impl Storage {
         store._temporary = Some(Arc::new(directory));
         Ok(cell.get_or_init(|| store))
     }
+}
+
+/// One directory for its owner alone, in one that exists: a session that was destroyed meanwhile is not made again.
+pub(crate) fn make_one(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Removes a tree, with directories that its owner had closed.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_directories(path)?;
+            fs::remove_dir_all(path)
+        }
+        removed => removed,
+    }
+}
+
+fn open_directories(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_directories(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// For its owner alone.

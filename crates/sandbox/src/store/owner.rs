@@ -62,13 +62,13 @@ impl Process {
 }
 
 /// The contents of `owner.json`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnerFile {
     pub owner: Process,
     pub instance: Option<Process>,
-    /// Of the PID namespace in which these ids mean something. Nothing if `/proc` did not say.
+    /// The kernel and the PID namespace in which these ids mean something. Nothing if `/proc` did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    namespace: Option<u64>,
+    namespace: Option<String>,
 }
 
 impl OwnerFile {
@@ -101,8 +101,10 @@ impl OwnerFile {
     }
 }
 
-fn own_namespace() -> Option<u64> {
-    Some(std::fs::metadata("/proc/self/ns/pid").ok()?.ino())
+fn own_namespace() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    Some(format!("{}/{namespace}", boot.trim()))
 }
 
 fn start_time(pid: u32) -> Option<u64> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use brig_layers::{link_tree, merge, summarize, usage};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use super::flock::FileLock;
 use super::record::{LayerDigest, LayerRef};
 use super::sweep::entries;
-use super::{Store, make_directory};
+use super::{Store, make_directory, remove_tree};
 use crate::{Error, Result};
 
 /// While one is held, no layer is removed.
@@ -29,10 +30,14 @@ pub(crate) struct Pool<'a> {
 pub(crate) struct Change<'a> {
     pool: Pool<'a>,
     mark: PathBuf,
+    /// Of the session that is changed.
+    session: Option<FileLock>,
 }
 
 /// What the names of the files begin with that stand for an unfinished [`Change`].
 const UNFINISHED: &str = "unfinished-";
+/// How long a collection waits for others.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Store {
     /// To look at layers, or to add a reference to one that has others.
@@ -51,7 +56,11 @@ impl Store {
         let name = format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple());
         let mark = self.root.join("staging").join(name);
         fs::File::create_new(&mark).map_err(failed)?;
-        Ok(Change { pool, mark })
+        Ok(Change {
+            pool,
+            mark,
+            session: None,
+        })
     }
 
     /// The files of changes that were begun and did not come to their end, or not yet.
@@ -80,9 +89,10 @@ impl Store {
         self.root.join("layers").join(".lock")
     }
 
-    /// Removes the layers that nobody refers to. Others who are at work come first.
+    /// Removes the layers that nobody refers to. Others who are at work come first. Where they take long, the mark of
+    /// the change stays, and the next start tries again.
     pub(crate) fn collect(&self) -> io::Result<()> {
-        match FileLock::exclusive(&self.pool_lock())? {
+        match FileLock::within(&self.pool_lock(), PATIENCE)? {
             Some(lock) => self.remove_unused(&lock),
             None => Ok(()),
         }
@@ -129,7 +139,7 @@ impl Store {
     pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
         let away = self.fresh("trash");
         match fs::rename(path, &away) {
-            Ok(()) => fs::remove_dir_all(&away),
+            Ok(()) => remove_tree(&away),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -143,6 +153,12 @@ pub(super) fn is_unfinished(file: &Path) -> bool {
 }
 
 impl Change<'_> {
+    /// Of this session: nobody destroys it meanwhile.
+    pub(super) fn of_session(mut self, lock: FileLock) -> Self {
+        self.session = Some(lock);
+        self
+    }
+
     /// Everything that was added is referred to, and no reference was removed.
     pub(crate) fn finish(self) -> Result<()> {
         fs::remove_file(&self.mark).map_err(failed)
@@ -151,7 +167,7 @@ impl Change<'_> {
     /// Removes the layers that nobody refers to any more.
     pub(crate) fn collect(self) -> Result<()> {
         let store = self.pool.store;
-        drop(self.pool);
+        drop((self.pool, self.session));
         store.collect().map_err(failed)
     }
 

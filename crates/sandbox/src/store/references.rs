@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use jiff::Timestamp;
+
 use super::record::{LayerDigest, LayerRef, SessionRecord};
-use super::sweep::{directories, is_missing};
+use super::sweep::{Needs, at, directories, is_missing};
 use super::{Store, make_directory};
 use crate::{AgentId, SessionId};
 
@@ -24,8 +26,8 @@ pub(crate) struct Missing {
     pub agent: AgentId,
     pub id: SessionId,
     pub layers: Vec<LayerDigest>,
-    /// When its layers were noted last.
-    pub noted: SystemTime,
+    /// When it was last seen, or its layers were noted.
+    pub seen: SystemTime,
     path: PathBuf,
 }
 
@@ -34,103 +36,132 @@ impl Store {
         self.root.join(DIRECTORY)
     }
 
-    fn notes(&self, record: &SessionRecord) -> PathBuf {
-        self.references()
-            .join(record.agent.as_str())
-            .join(record.id.as_str())
-            .join(record.created.as_nanosecond().to_string())
+    fn notes(&self, agent: &AgentId, id: &SessionId, created: Timestamp) -> PathBuf {
+        let session = self.references().join(agent.as_str()).join(id.as_str());
+        session.join(created.as_nanosecond().to_string())
     }
 
     /// To be called before a record of the session refers to these layers.
     pub(super) fn note(&self, record: &SessionRecord, layers: &[LayerRef]) -> io::Result<()> {
-        let notes = self.notes(record);
-        for layer in layers {
-            let path = notes.join(layer.digest.as_str());
-            if !path.exists() {
-                make_directory(&notes)?;
-                fs::File::create(path)?;
-            }
-        }
-        Ok(())
+        note(
+            &self.notes(&record.agent, &record.id, record.created),
+            layers,
+        )
     }
 
-    /// Of a session that never came to be.
-    pub(super) fn forget_staged(&self, record: &SessionRecord) {
-        // What stays keeps layers that nobody needs; `missing` names it.
-        let _ = remove(&self.notes(record));
+    /// What is left of a session that never came to be, or that was destroyed. Notes that stay keep layers that nobody
+    /// needs, and [`Store::missing`] lists them.
+    pub(super) fn forget_record(&self, record: &SessionRecord) {
+        let notes = self.notes(&record.agent, &record.id, record.created);
+        let _ = forget(&notes);
     }
 
-    /// To be called before a session is destroyed. Its record says which it is; without one it may be any of that
-    /// name.
-    pub(super) fn forget(&self, agent: &AgentId, id: &SessionId) -> io::Result<()> {
-        let all = self.references().join(agent.as_str()).join(id.as_str());
-        match self.read(agent, id) {
-            Ok(record) => remove(&self.notes(&record))?,
-            Err(_) => remove(&all)?,
-        }
-        // These fail while there are others, as they should.
-        let _ = fs::remove_dir(&all);
-        let _ = all.parent().map(fs::remove_dir);
-        Ok(())
-    }
-
-    /// Makes the notes of a session agree with its records.
+    /// Makes the notes of a session agree with its records. Shows also when it was last seen.
     pub(super) fn renew_notes(
         &self,
-        record: &SessionRecord,
-        layers: &[LayerRef],
+        agent: &AgentId,
+        id: &SessionId,
+        needs: &Needs,
     ) -> io::Result<()> {
-        self.note(record, layers)?;
-        let used: HashSet<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
-        let notes = match fs::read_dir(self.notes(record)) {
+        let notes = self.notes(agent, id, needs.record.created);
+        note(&notes, &needs.layers)?;
+        let used = needs.layers.iter().map(|layer| layer.digest.as_str());
+        let used: HashSet<&str> = used.collect();
+        let entries = match fs::read_dir(&notes) {
             Err(error) if is_missing(&error) => return Ok(()),
-            notes => notes?,
+            entries => entries?,
         };
-        for note in notes {
-            let note = note?;
-            if !note
-                .file_name()
-                .to_str()
-                .is_some_and(|name| used.contains(name))
-            {
-                fs::remove_file(note.path())?;
+        fs::File::open(&notes)?.set_modified(SystemTime::now())?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if needs.whole && !name.to_str().is_some_and(|name| used.contains(name)) {
+                fs::remove_file(entry.path())?;
             }
         }
         Ok(())
+    }
+
+    /// Every layer that is noted.
+    pub(super) fn noted(&self) -> io::Result<HashSet<LayerDigest>> {
+        let mut layers = HashSet::new();
+        for notes in self.all_notes()? {
+            layers.extend(digests(&notes.path)?);
+        }
+        Ok(layers)
+    }
+
+    fn all_notes(&self) -> io::Result<Vec<Notes>> {
+        let mut all = Vec::new();
+        for (agent, path) in existing::<AgentId>(&self.references())? {
+            for (id, path) in existing::<SessionId>(&path)? {
+                for (created, path) in existing::<i128>(&path)? {
+                    all.push(Notes {
+                        agent: agent.clone(),
+                        id: id.clone(),
+                        created,
+                        path,
+                    });
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The sessions that have notes and are not there.
     pub(crate) fn missing(&self) -> io::Result<Vec<Missing>> {
         let mut missing = Vec::new();
-        for (agent, path) in existing::<AgentId>(&self.references())? {
-            for (id, path) in existing::<SessionId>(&path)? {
-                let there = match self.read(&agent, &id) {
-                    Ok(record) => Some(record.created.as_nanosecond()),
-                    Err(error) if is_missing(&error) => None,
-                    Err(error) => return Err(error),
-                };
-                for (created, path) in existing::<i128>(&path)? {
-                    let layers = digests(&path)?;
-                    if there != Some(created) && !layers.is_empty() {
-                        missing.push(Missing {
-                            noted: path.metadata()?.modified()?,
-                            agent: agent.clone(),
-                            id: id.clone(),
-                            layers,
-                            path,
-                        });
-                    }
+        for notes in self.all_notes()? {
+            let there = match self.read(&notes.agent, &notes.id) {
+                Ok(record) => Some(record.created.as_nanosecond()),
+                Err(error) if is_missing(&error) => None,
+                Err(error) => {
+                    return Err(at(&self.session_path(&notes.agent, &notes.id), error));
                 }
+            };
+            let layers = digests(&notes.path)?;
+            if there == Some(notes.created) || layers.is_empty() {
+                continue;
             }
+            let Ok(seen) = notes.path.metadata().and_then(|found| found.modified()) else {
+                continue;
+            };
+            missing.push(Missing {
+                agent: notes.agent,
+                id: notes.id,
+                layers,
+                seen,
+                path: notes.path,
+            });
         }
         Ok(missing)
     }
 }
 
+/// The directory with the notes of one session.
+#[derive(Debug)]
+struct Notes {
+    agent: AgentId,
+    id: SessionId,
+    created: i128,
+    path: PathBuf,
+}
+
+fn note(notes: &Path, layers: &[LayerRef]) -> io::Result<()> {
+    for layer in layers {
+        let path = notes.join(layer.digest.as_str());
+        if !path.exists() {
+            make_directory(notes)?;
+            fs::File::create(path)?;
+        }
+    }
+    Ok(())
+}
+
 impl Missing {
     /// Its layers are needed no more.
     pub(crate) fn forget(&self) -> io::Result<()> {
-        remove(&self.path)
+        forget(&self.path)
     }
 }
 
@@ -143,16 +174,28 @@ fn existing<T: FromStr>(parent: &Path) -> io::Result<Vec<(T, PathBuf)>> {
 
 fn digests(notes: &Path) -> io::Result<Vec<LayerDigest>> {
     let mut digests = Vec::new();
-    for note in fs::read_dir(notes)? {
+    let entries = match fs::read_dir(notes) {
+        Err(error) if is_missing(&error) => return Ok(digests),
+        entries => entries?,
+    };
+    for note in entries {
         let name = note?.file_name().to_string_lossy().into_owned();
         digests.extend(LayerDigest::try_from(name));
     }
     Ok(digests)
 }
 
-fn remove(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if is_missing(&error) => Ok(()),
-        done => done,
+/// Removes notes, and the directories above them that are empty then.
+fn forget(notes: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(notes) {
+        Err(error) if is_missing(&error) => {}
+        removed => removed?,
     }
+    for above in notes.ancestors().skip(1).take(2) {
+        // Fails while there are others, as it should.
+        if fs::remove_dir(above).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -7,15 +7,24 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use super::Store;
 use super::checkpoint::checkpoints_in;
 use super::flock::FileLock;
-use super::home::{BUSY, LOCK, RECORD, head_path};
+use super::home::{BUSY, CHECKPOINTS, LOCK, RECORD, head_path};
 use super::owner::OwnerFile;
 use super::pool::is_unfinished;
 use super::record::{LayerDigest, LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
+use super::{Store, remove_tree};
 use crate::{AgentId, SessionId};
+
+/// The layers that a session and its checkpoints need.
+#[derive(Debug)]
+pub(super) struct Needs {
+    pub record: SessionRecord,
+    pub layers: Vec<LayerRef>,
+    /// Whether all of it is there: a directory of checkpoints that is missing may come back.
+    pub whole: bool,
+}
 
 /// The sessions that can be seen, and what can't be read of them.
 #[derive(Debug, Default)]
@@ -84,16 +93,16 @@ impl Store {
         Ok(Some(last))
     }
 
-    /// Every layer that a session or a checkpoint needs. An error if anything can't be read, because it may need
-    /// any layer. To be called under the lock of the layers.
+    /// Every layer that a session or a checkpoint needs, or needed when its session was last seen. An error if anything
+    /// can't be read, because it may need any layer. To be called under the lock of the layers.
     pub(super) fn referred(&self) -> io::Result<HashSet<LayerDigest>> {
         let mut layers = HashSet::new();
         for (agent, id) in self.names()? {
             let path = self.session_path(&agent, &id);
             match self.needs_of(&path) {
-                Ok((record, needed)) => {
-                    self.renew_notes(&record, &needed)?;
-                    layers.extend(needed.into_iter().map(|layer| layer.digest));
+                Ok(needs) => {
+                    self.renew_notes(&agent, &id, &needs)?;
+                    layers.extend(needs.layers.into_iter().map(|layer| layer.digest));
                 }
                 // Only one that went as a whole needs nothing.
                 Err(_)
@@ -103,9 +112,8 @@ impl Store {
                 Err(error) => return Err(at(&path, error)),
             }
         }
-        for missing in self.missing()? {
-            layers.extend(missing.layers);
-        }
+        // Of sessions that were not seen above, whether they are there by now or not.
+        layers.extend(self.noted()?);
         Ok(layers)
     }
 
@@ -122,29 +130,37 @@ impl Store {
         Ok(listing.unreadable)
     }
 
-    /// The record of a session, and the layers that it and its checkpoints need.
-    fn needs_of(&self, session: &Path) -> io::Result<(SessionRecord, Vec<LayerRef>)> {
+    /// What a session and its checkpoints need.
+    fn needs_of(&self, session: &Path) -> io::Result<Needs> {
         let record = SessionRecord::read(&session.join(RECORD))?;
         let mut layers = record.layers.clone();
         if record.snapshots {
             let head = head_snapshot(&head_path(session, record.head))?;
             layers.extend(head.map(LayerRef::of));
         }
+        let whole = session.join(CHECKPOINTS).symlink_metadata().is_ok();
         for checkpoint in checkpoints_in(session)? {
             layers.extend(checkpoint.layers);
         }
-        Ok((record, layers))
+        Ok(Needs {
+            record,
+            layers,
+            whole,
+        })
     }
 
     pub(super) fn layers_of(&self, session: &Path) -> io::Result<Vec<LayerRef>> {
-        self.needs_of(session).map(|(_, layers)| layers)
+        self.needs_of(session).map(|needs| needs.layers)
     }
 
     /// Clears what nobody will come back for. Never fails: it is tried again at the next start.
     pub(super) fn sweep(&self) {
         for entry in entries(&self.root.join("trash")) {
             let _ = OwnerFile::kill_instance(&entry);
-            let _ = fs::remove_dir_all(&entry);
+            if let Ok(record) = SessionRecord::read(&entry.join(RECORD)) {
+                self.forget_record(&record);
+            }
+            let _ = remove_tree(&entry);
         }
         self.sweep_staging();
         let _ = self.collect_interrupted();
@@ -166,9 +182,9 @@ impl Store {
         for entry in staged {
             if let Ok(Some(_own)) = FileLock::try_exclusive(&entry.join(LOCK)) {
                 if let Ok(record) = SessionRecord::read(&entry.join(RECORD)) {
-                    self.forget_staged(&record);
+                    self.forget_record(&record);
                 }
-                let _ = fs::remove_dir_all(&entry);
+                let _ = remove_tree(&entry);
             }
         }
     }
@@ -181,7 +197,10 @@ pub(super) fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
 
 /// Whether there is nothing, rather than something that can't be read.
 pub(super) fn is_missing(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// The directories in a directory whose names are of a kind. A link leads to something else.
@@ -207,6 +226,6 @@ pub(super) fn directories<T: FromStr>(parent: &Path) -> io::Result<Vec<(T, PathB
 }
 
 /// An error that names the file.
-fn at(path: &Path, error: io::Error) -> io::Error {
+pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

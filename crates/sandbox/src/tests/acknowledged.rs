@@ -173,8 +173,8 @@ async fn an_owner_in_another_pid_namespace_is_not_taken_for_dead() {
     let owner = machine.path().join("owner.json");
     let text = fs::read_to_string(&owner).expect("owner");
     let mut object: serde_json::Value = serde_json::from_str(&text).expect("json");
-    assert!(object["namespace"].is_u64(), "{object}");
-    object["namespace"] = 1.into();
+    assert!(object["namespace"].is_string(), "{object}");
+    object["namespace"] = "another".into();
     fs::write(&owner, object.to_string()).expect("written");
     let sessions = Sessions::open(&machine.state, machine.log.clone()).expect("state directory");
     let (agent, id) = (agent(), session("s"));

@@ -107,8 +107,6 @@ fn a_layer_that_lost_its_last_reference_is_removed_at_the_next_start() {
     let (left, _) = left_after(|home| {
         save(home, "c");
         let _change = home.store.change().expect("change");
-        let (agent, id) = names();
-        home.store.forget(&agent, &id).expect("forgotten");
         let trash = home.store.root.join("trash/session");
         fs::rename(&home.path, trash).expect("taken away");
     });
@@ -283,9 +281,114 @@ fn a_session_without_its_record_keeps_its_layers_until_it_is_destroyed() {
     let store = Store::open(root.path()).expect("store");
     let (agent, id) = names();
     assert!(store.destroy(&agent, &id).expect("destroyed"));
+    // Which session it was is not known, so its notes stay until they are given up.
+    assert!(layer.exists());
+    for missing in store.missing().expect("list") {
+        missing.forget().expect("forgotten");
+    }
+    destroy_another(root.path());
     assert!(!layer.exists());
     assert_eq!(problems(root.path()), 0);
     assert_eq!(entries(&root.path().join("references")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn checkpoints_that_were_moved_aside_find_their_layers_again() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let aside = root.path().join("aside");
+    fs::rename(path.join("checkpoints"), &aside).expect("moved");
+    destroy_another(root.path());
+    assert!(layer.exists());
+    fs::rename(aside, path.join("checkpoints")).expect("moved back");
+    destroy_another(root.path());
+    assert!(layer.exists());
+    // A checkpoint that is removed alone is needed no more.
+    fs::remove_file(path.join("checkpoints/c.json")).expect("removed");
+    destroy_another(root.path());
+    assert!(!layer.exists());
+}
+
+#[test]
+fn a_session_behind_a_link_keeps_its_layers() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let aside = root.path().join("aside");
+    fs::rename(&path, &aside).expect("moved");
+    std::os::unix::fs::symlink(&aside, &path).expect("link");
+    destroy_another(root.path());
+    assert!(layer.exists());
+}
+
+#[test]
+fn what_is_destroyed_does_not_take_the_layers_of_its_original_along() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let copy = path.with_file_name("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([&path, &copy])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let store = Store::open(root.path()).expect("store");
+    let (agent, id) = names();
+    let named: SessionId = "copy".parse().expect("name");
+    assert!(store.destroy(&agent, &named).expect("destroyed"));
+    assert!(layer.exists());
+    assert!(store.destroy(&agent, &id).expect("destroyed"));
+    assert!(!layer.exists());
+}
+
+#[test]
+fn a_session_that_was_destroyed_is_not_made_again() {
+    let root = tempfile::tempdir().expect("directory");
+    let (agent, id) = names();
+    let mut home = session(root.path());
+    let record = save(&home, "c");
+    write(&home, "second");
+    // Another process destroys it.
+    assert!(home.store.destroy(&agent, &id).expect("destroyed"));
+    let unknown = |done: crate::Result<()>| {
+        assert!(matches!(done, Err(Error::NoSession { .. })), "{done:?}");
+    };
+    unknown(home.change().map(drop));
+    unknown(home.settle());
+    unknown(home.flatten());
+    unknown(home.restore(record.layers.clone()));
+    unknown(home.remove_checkpoint(&record.name));
+    assert!(home.write_checkpoint(&record).is_err());
+    assert_eq!(entries(&root.path().join("sessions")), [] as [PathBuf; 0]);
+    drop(home);
+    drop(Store::open(root.path()).expect("store"));
+    assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_session_with_closed_directories_is_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().expect("directory");
+    let (path, _) = saved(root.path());
+    let closed = path.join("checkpoints");
+    fs::set_permissions(closed, fs::Permissions::from_mode(0o0)).expect("mode");
+    let store = Store::open(root.path()).expect("store");
+    let (agent, id) = names();
+    assert!(store.destroy(&agent, &id).expect("destroyed"));
+    assert_eq!(entries(&root.path().join("trash")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_session_is_not_destroyed_while_it_is_changed() {
+    let root = tempfile::tempdir().expect("directory");
+    let home = session(root.path());
+    let change = home.change().expect("change");
+    let (store, (agent, id)) = (home.store.clone(), names());
+    let destroying = std::thread::spawn(move || store.destroy(&agent, &id));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let record = CheckpointRecord::new("c".parse().expect("name"), Vec::new());
+    home.write_checkpoint(&record).expect("it is there");
+    change.finish().expect("finished");
+    assert!(destroying.join().expect("thread").expect("destroyed"));
+    assert!(!home.path.exists());
 }
 
 #[test]
