@@ -39,8 +39,8 @@ pub struct View {
 }
 
 impl View {
-    /// A record of an event that is not known, from a later version, has no decision and no
-    /// detail. Nothing if it is not a record at all.
+    /// A record of an event that is not known, from a later version, has no decision. Nothing if it is not a record
+    /// at all.
     pub fn of(line: &Line<'_>) -> Option<Self> {
         let value: Value = serde_json::from_str(line.record).ok()?;
         let text = |name: &str| value.get(name).and_then(Value::as_str);
@@ -58,9 +58,12 @@ impl View {
             detail: String::new(),
             record: Value::Null,
         };
-        if let Ok(record) = serde_json::from_str::<Record>(line.record) {
-            view.decision = decision(&record.event);
-            view.detail = detail(&record.event);
+        match serde_json::from_str::<Record>(line.record) {
+            Ok(record) => {
+                view.decision = decision(&record.event);
+                view.detail = detail(&record.event);
+            }
+            Err(_) => view.detail = "written by a newer Brig".into(),
         }
         view.record = value;
         Some(view)
@@ -215,5 +218,27 @@ fn ending(exit_code: Option<i32>, kill_reason: Option<&str>) -> String {
         (Some(reason), _) => format!("ended: {reason}"),
         (None, Some(code)) => format!("exit {code}"),
         (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Hash;
+
+    #[test]
+    fn a_record_of_a_later_version_is_shown() {
+        let record = r#"{"agent":"a","at":"2026-11-19T00:00:00Z","event":"from_the_future","execution":null,"session":"s","x":1}"#;
+        let line = Line {
+            hash: Hash::ZERO,
+            prev: Hash::ZERO,
+            seq: 7,
+            record,
+            tag: None,
+        };
+        let view = View::of(&line).expect("a record");
+        assert_eq!(view.event, "from_the_future");
+        assert_eq!(view.detail, "written by a newer Brig");
+        assert_eq!((view.decision, view.record["x"].as_u64()), (None, Some(1)));
     }
 }

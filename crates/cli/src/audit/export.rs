@@ -26,7 +26,7 @@ pub(crate) fn run(path: &Path, args: &ExportArgs) -> Result<u8, Failure> {
     match written.and_then(|()| Ok(out.finish()?)) {
         Ok(()) => Ok(0),
         Err(ExportError::Log(error)) => Err(error.into()),
-        Err(ExportError::Write(_)) => Ok(exit::of_broken_pipe()),
+        Err(ExportError::Write(error)) => Ok(exit::of_unwritten(&error)),
     }
 }
 
@@ -44,6 +44,6 @@ pub(crate) fn agt_chain(args: &AgtChainArgs) -> Result<u8, Failure> {
     let written = writeln!(out, "{}", chain.dump()).and_then(|()| out.finish());
     Ok(match written {
         Ok(()) => 0,
-        Err(_) => exit::of_broken_pipe(),
+        Err(error) => exit::of_unwritten(&error),
     })
 }

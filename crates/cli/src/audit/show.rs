@@ -103,8 +103,8 @@ pub(crate) fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
             }
             written.is_ok()
         })?;
-        if written.and_then(|()| page.show()).is_err() {
-            return Ok(exit::of_broken_pipe());
+        if let Err(error) = written.and_then(|()| page.show()) {
+            return Ok(exit::of_unwritten(&error));
         }
         if !args.follow {
             return Ok(finish(&mut page));
@@ -114,8 +114,8 @@ pub(crate) fn run(path: &Path, args: &ShowArgs) -> Result<u8, Failure> {
 }
 
 fn finish(page: &mut Page) -> u8 {
-    if page.show().is_err() {
-        return exit::of_broken_pipe();
+    if let Err(error) = page.show() {
+        return exit::of_unwritten(&error);
     }
     if page.shown == 0 && !page.json {
         failure::note("no such records");

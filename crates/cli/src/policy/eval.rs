@@ -14,12 +14,12 @@ pub(crate) fn run() -> Result<u8, Failure> {
         if line.trim().is_empty() {
             continue;
         }
-        if writeln!(out, "{}", eval_line(&line)).is_err() {
-            return Ok(exit::of_broken_pipe());
+        if let Err(error) = writeln!(out, "{}", eval_line(&line)) {
+            return Ok(exit::of_unwritten(&error));
         }
     }
     Ok(match out.finish() {
         Ok(()) => 0,
-        Err(_) => exit::of_broken_pipe(),
+        Err(error) => exit::of_unwritten(&error),
     })
 }

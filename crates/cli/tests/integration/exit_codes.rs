@@ -136,6 +136,15 @@ fn what_cannot_be_written_is_an_error() {
         &["run", "--json", "--", "true"],
         &["session", "ls", "--json"],
         &["version"],
+        &["--help"],
+        &["help", "run"],
+        &["completions", "bash"],
+        &["config", "show"],
+        &["audit", "show"],
+        &["audit", "show", "--json", "--last", "1"],
+        &["audit", "export", "--format", "csv"],
+        &["audit", "verify"],
+        &["prune", "--json"],
     ] {
         let done = Done(
             brig.command(words)
