@@ -327,7 +327,7 @@ async fn run<S: Scope>(scope: &S, allowed: Allowed) -> Result<Report> {
     let killed = ended.is_ok_and(|outcome| outcome.killed.is_some());
     let unreleased = match released {
         // Nobody takes the files of an execution that was killed for saved.
-        Err(Error::NoSession { .. }) if killed => None,
+        Err(Error::NoSession { .. } | Error::InstanceLost(_)) if killed => None,
         Err(error) if ended.is_ok() => Some(not_released(scope, error).await),
         _ => None,
     };

@@ -244,6 +244,10 @@ impl Sessions {
         let fact = match &existed {
             Ok(true) => Some(Fact::SessionDestroyed),
             Ok(false) => None,
+            // Something of it could not be ended or removed, but it has no name any more.
+            Err(_) if matches!(self.store.has(agent, id), Ok(false)) => {
+                Some(Fact::SessionDestroyed)
+            }
             Err(error) => Some(operation_failed("session_destroyed", error)),
         };
         let recorded = fact.map_or(Ok(()), |fact| self.recorder.append(key.record(None, fact)));

@@ -47,13 +47,26 @@ impl Inner {
         };
         let removed = self.remove_directory(&mut slot, shared).await;
         drop(slot);
-        let removed = shared.done(&self.key, "session_destroyed", removed);
-        let recorded = match &removed {
-            Ok(()) => shared.record(&self.key, Fact::SessionDestroyed),
-            Err(_) => Ok(()),
-        };
+        let gone = removed.is_ok() || self.is_gone(shared);
+        if !gone {
+            // The next attempt begins anew, and so does the next execution.
+            let mut state = lock(&self.state);
+            state.phase = Phase::Failed;
+            state.destroyed_here = false;
+            drop(state);
+            self.changed.notify_waiters();
+            return shared.done(&self.key, "session_destroyed", removed);
+        }
+        let recorded = shared.record(&self.key, Fact::SessionDestroyed);
         self.abandon(shared);
         ended.and(removed).and(recorded)
+    }
+
+    /// Whether there is no directory any more, though something of it could not be ended or removed.
+    fn is_gone(&self, shared: &Shared) -> bool {
+        let store = shared.storage.durable();
+        let SessionKey { agent, session } = &self.key;
+        store.is_none_or(|store| matches!(store.has(agent, session), Ok(false)))
     }
 
     async fn remove_directory(&self, slot: &mut Slot, shared: &Shared) -> Result<()> {
@@ -81,6 +94,7 @@ impl Inner {
     fn begin_destroying(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Destroying;
+        state.destroyed_here = true;
         state.table.kill_all(&KillReason::Destroyed);
     }
 

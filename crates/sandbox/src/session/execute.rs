@@ -88,10 +88,14 @@ impl Scope for InSession {
     }
 
     async fn release(&self, live: &Live, ran: bool) -> Result<()> {
-        if ran && !live.is_lost() {
-            self.inner.save(&self.shared, live).await?;
+        match (ran, live.is_lost()) {
+            (true, false) => self.inner.save(&self.shared, live).await,
+            // It ended after the program did, and had the only copy.
+            (true, true) if live.head.is_some() => Err(Error::InstanceLost(
+                "it ended before the files were saved".into(),
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn not_released(&self, error: Error) -> (Error, Option<Fact>) {
@@ -120,7 +124,7 @@ impl Inner {
             return saved;
         }
         // Destroying it here ends what runs, and says so. Who was not ended must not take its files for saved.
-        match lock(&self.state).is_destroyed() {
+        match lock(&self.state).destroyed_here {
             true => Ok(()),
             false => Err(self.gone()),
         }

@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub plan: Arc<Plan>,
     /// Shows other processes that something runs.
     pub busy: BusyFlag,
+    /// This process ends the session, and all that runs in it.
+    pub destroyed_here: bool,
     /// An instance was lost that had the only copy of the files.
     pub files_lost: bool,
 }
@@ -93,6 +95,7 @@ impl Inner {
                 network: Layer::new(LayerKind::Session),
                 plan: Arc::new(plan),
                 busy: BusyFlag::default(),
+                destroyed_here: false,
                 files_lost: false,
             }),
             slot: tokio::sync::Mutex::default(),

@@ -78,13 +78,14 @@ impl Store {
                 lock,
             }),
             Err(error) => {
-                self.forget_record(&record);
                 let _ = fs::remove_dir_all(&staging);
                 if error.kind() == io::ErrorKind::AlreadyExists {
+                    // The notes may be those of the session that has the name.
                     return Err(Error::SessionExists {
                         session: record.id.to_string(),
                     });
                 }
+                self.forget_record(&record);
                 Err(failed(&record.id, error))
             }
         }
@@ -186,6 +187,7 @@ impl Store {
             directory,
             lock,
         };
+        self.seen(&home.record);
         home.tidy()
             .and_then(|()| OwnerFile::write(&home.path, None))
             .map_err(|e| home.failed(e))?;
@@ -206,8 +208,11 @@ impl Store {
     /// Refuses a session whose processes can't be ended from here. Its lock says whether it has any, not a process id.
     /// Returns the lock if nobody has it.
     fn can_be_ended(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
-        let lock = FileLock::try_exclusive(&session.join(LOCK));
-        let lock = lock.map_err(|error| failed(id, error))?;
+        let lock = match FileLock::try_exclusive(&session.join(LOCK)) {
+            // What has gone is noticed when it is renamed.
+            Err(error) if is_missing(&error) => return Ok(None),
+            lock => lock.map_err(|error| failed(id, error))?,
+        };
         let elsewhere = || OwnerFile::read(session).is_some_and(|owner| owner.is_elsewhere());
         if lock.is_none() && elsewhere() {
             let problem = "a process in another PID namespace has it open (a container that shares the state \
@@ -219,11 +224,15 @@ impl Store {
 
     /// Held while a session is changed or destroyed. Nothing if there is no such session.
     fn lock_changes(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
-        match FileLock::within(&session.join(CHANGE), CHANGE_PATIENCE) {
-            Ok(Some(lock)) => Ok(Some(lock)),
-            Ok(None) => Err(busy(id, "its files are being saved or restored")),
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(failed(id, error)),
+        loop {
+            return match FileLock::within(&session.join(CHANGE), CHANGE_PATIENCE) {
+                // Another session may have got the name meanwhile.
+                Ok(Some(lock)) if !lock.in_place() => continue,
+                Ok(Some(lock)) => Ok(Some(lock)),
+                Ok(None) => Err(busy(id, "its files are being saved or restored")),
+                Err(error) if is_missing(&error) => Ok(None),
+                Err(error) => Err(failed(id, error)),
+            };
         }
     }
 
@@ -240,13 +249,13 @@ impl Store {
             _ => Some(self.change()?.of_session(changing)),
         };
         let record = self.read(agent, id);
-        let away = self.fresh("trash");
+        let away = self.fresh_session_in_trash();
         // Held until it has no name, so that nobody opens it.
         let opened = self.can_be_ended(&path, id)?;
         // From here on its owner finds it gone, and can't write to it any more.
         match fs::rename(&path, &away) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_missing(&error) && matches!(self.has(agent, id), Ok(false)) => {
                 change.map_or(Ok(()), Change::finish)?;
                 return Ok(false);
             }
@@ -254,7 +263,7 @@ impl Store {
         }
         drop(opened);
         if let Ok(record) = record {
-            self.forget_record(&record);
+            self.forget(agent, id, &record);
         }
         OwnerFile::kill_instance(&away).map_err(|error| failed(id, error))?;
         remove_tree(&away).map_err(|error| failed(id, error))?;
@@ -316,6 +325,10 @@ impl Home {
 
     /// Keeps the lease of its instance, or forgets it.
     pub(crate) fn set_lease(&mut self, lease: Option<Lease>) -> Result<()> {
+        if lease.is_none() && self.lease.is_none() {
+            return Ok(());
+        }
+        let _changing = self.lock_changes()?;
         let path = self.path.join(LEASE);
         let done = match (&lease, &self.lease) {
             (Some(lease), _) => write_json(&path, lease),
@@ -343,6 +356,7 @@ impl Home {
         if self.record.pinned == options {
             return Ok(());
         }
+        let _changing = self.lock_changes()?;
         let record = SessionRecord {
             pinned: options,
             ..self.record.clone()
@@ -353,6 +367,7 @@ impl Home {
     }
 
     pub(crate) fn started(&self, instance: Option<u32>) -> Result<()> {
+        let _changing = self.lock_changes()?;
         OwnerFile::write(&self.path, instance).map_err(|error| self.failed(error))
     }
 

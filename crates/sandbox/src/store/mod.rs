@@ -41,6 +41,8 @@ pub(crate) use references::Missing;
 use self::temporary::Temporary;
 use crate::{AgentId, Error, Result, SessionId};
 
+const SESSION_IN_TRASH: &str = "session-";
+
 /// A directory of state.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
@@ -77,6 +79,12 @@ impl Store {
             .join("sessions")
             .join(agent.as_str())
             .join(id.as_str())
+    }
+
+    /// Where a session goes that is destroyed. What else is in the trash was written by code in a sandbox.
+    fn fresh_session_in_trash(&self) -> PathBuf {
+        let name = format!("{SESSION_IN_TRASH}{}", uuid::Uuid::new_v4().simple());
+        self.root.join("trash").join(name)
     }
 
     fn fresh(&self, directory: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 //! brings back later, finds its layers again.
 //!
 //! A note is an empty file `references/<agent>/<session>/<created>/<digest>`. It is there before a record refers to the
-//! layer, and goes before its session is destroyed.
+//! layer, and goes when its session has been destroyed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 
 use super::record::{LayerDigest, LayerRef, SessionRecord};
-use super::sweep::{Needs, at, directories, is_missing};
+use super::sweep::{Needs, directories, is_missing};
 use super::{Store, make_directory};
 use crate::{AgentId, SessionId};
 
@@ -52,8 +52,17 @@ impl Store {
     /// What is left of a session that never came to be, or that was destroyed. Notes that stay keep layers that nobody
     /// needs, and [`Store::missing`] lists them.
     pub(super) fn forget_record(&self, record: &SessionRecord) {
-        let notes = self.notes(&record.agent, &record.id, record.created);
-        let _ = forget(&notes);
+        self.forget(&record.agent, &record.id, record);
+    }
+
+    /// The same of a session by its name, which is another one in the record of a copy.
+    pub(super) fn forget(&self, agent: &AgentId, id: &SessionId, record: &SessionRecord) {
+        let _ = forget(&self.notes(agent, id, record.created));
+    }
+
+    /// The session is in use. If that can't be noted, only `missing` shows an older time.
+    pub(super) fn seen(&self, record: &SessionRecord) {
+        see(&self.notes(&record.agent, &record.id, record.created));
     }
 
     /// Makes the notes of a session agree with its records. Shows also when it was last seen.
@@ -71,12 +80,13 @@ impl Store {
             Err(error) if is_missing(&error) => return Ok(()),
             entries => entries?,
         };
-        fs::File::open(&notes)?.set_modified(SystemTime::now())?;
+        see(&notes);
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
             if needs.whole && !name.to_str().is_some_and(|name| used.contains(name)) {
-                fs::remove_file(entry.path())?;
+                // One that stays keeps a layer that nobody needs.
+                let _ = fs::remove_file(entry.path());
             }
         }
         Ok(())
@@ -115,9 +125,8 @@ impl Store {
             let there = match self.read(&notes.agent, &notes.id) {
                 Ok(record) => Some(record.created.as_nanosecond()),
                 Err(error) if is_missing(&error) => None,
-                Err(error) => {
-                    return Err(at(&self.session_path(&notes.agent, &notes.id), error));
-                }
+                // It is there, and named among what can't be read.
+                Err(_) => continue,
             };
             let layers = digests(&notes.path)?;
             if there == Some(notes.created) || layers.is_empty() {
@@ -145,6 +154,11 @@ struct Notes {
     id: SessionId,
     created: i128,
     path: PathBuf,
+}
+
+fn see(notes: &Path) {
+    let now = SystemTime::now();
+    let _ = fs::File::open(notes).and_then(|notes| notes.set_modified(now));
 }
 
 fn note(notes: &Path, layers: &[LayerRef]) -> io::Result<()> {

@@ -14,7 +14,7 @@ use super::owner::OwnerFile;
 use super::pool::is_unfinished;
 use super::record::{LayerDigest, LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
-use super::{Store, remove_tree};
+use super::{SESSION_IN_TRASH, Store, remove_tree};
 use crate::{AgentId, SessionId};
 
 /// The layers that a session and its checkpoints need.
@@ -156,9 +156,12 @@ impl Store {
     /// Clears what nobody will come back for. Never fails: it is tried again at the next start.
     pub(super) fn sweep(&self) {
         for entry in entries(&self.root.join("trash")) {
-            let _ = OwnerFile::kill_instance(&entry);
-            if let Ok(record) = SessionRecord::read(&entry.join(RECORD)) {
-                self.forget_record(&record);
+            let name = entry.file_name().map(|name| name.to_string_lossy());
+            if name.is_some_and(|name| name.starts_with(SESSION_IN_TRASH)) {
+                let _ = OwnerFile::kill_instance(&entry);
+                if let Ok(record) = SessionRecord::read(&entry.join(RECORD)) {
+                    self.forget_record(&record);
+                }
             }
             let _ = remove_tree(&entry);
         }

@@ -204,3 +204,24 @@ async fn an_execution_whose_session_went_away_does_not_say_that_it_was_saved() {
     let again = again.expect("it is whole");
     again.run(words("echo hello")).await.expect("control");
 }
+
+#[tokio::test]
+async fn a_destroy_that_was_refused_can_be_tried_again() {
+    let machine = Machine::new();
+    let open = machine.session().await;
+    // Its directory can't be renamed: there is no trash.
+    let trash = machine.state.join("trash");
+    fs::remove_dir(&trash).expect("it is empty");
+    fs::write(&trash, "").expect("a file");
+    for _ in 0..2 {
+        open.destroy().await.expect_err("it is still there");
+        assert!(machine.path().join("session.json").exists());
+    }
+    let failed = |fact: &&Fact| matches!(fact, Fact::OperationFailed { .. });
+    assert_eq!(machine.log.facts().iter().filter(failed).count(), 2);
+    fs::remove_file(&trash).expect("removed");
+    fs::create_dir(&trash).expect("made");
+    open.run(words("echo hello")).await.expect("it goes on");
+    open.destroy().await.expect("destroyed");
+    assert!(!machine.path().exists());
+}

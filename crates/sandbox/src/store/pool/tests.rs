@@ -107,7 +107,7 @@ fn a_layer_that_lost_its_last_reference_is_removed_at_the_next_start() {
     let (left, _) = left_after(|home| {
         save(home, "c");
         let _change = home.store.change().expect("change");
-        let trash = home.store.root.join("trash/session");
+        let trash = home.store.root.join("trash/session-1");
         fs::rename(&home.path, trash).expect("taken away");
     });
     assert_eq!(left, 0);
@@ -415,4 +415,40 @@ fn a_session_that_never_came_to_be_leaves_no_note() {
     });
     assert_eq!(left, 1);
     assert_eq!(problems(root.path()), 0);
+}
+
+#[test]
+fn what_code_wrote_into_its_workspace_decides_nothing_in_the_trash() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let store = Store::open(root.path()).expect("store");
+    // A directory that code filled with the record of a session, on its way out.
+    let planted = root.path().join("trash/0123");
+    fs::create_dir(&planted).expect("directory");
+    fs::copy(path.join("session.json"), planted.join("session.json")).expect("copied");
+    fs::rename(&path, root.path().join("aside")).expect("moved");
+    store.sweep();
+    assert!(!planted.exists());
+    destroy_another(root.path());
+    assert!(layer.exists());
+}
+
+#[test]
+fn a_copy_is_destroyed_with_its_own_notes() {
+    let root = tempfile::tempdir().expect("directory");
+    let (path, layer) = saved(root.path());
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([&path, &path.with_file_name("copy")])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    destroy_another(root.path());
+    let aside = root.path().join("aside");
+    fs::rename(&path, &aside).expect("moved");
+    let store = Store::open(root.path()).expect("store");
+    let (agent, _) = names();
+    let copy: SessionId = "copy".parse().expect("name");
+    assert!(store.destroy(&agent, &copy).expect("destroyed"));
+    assert!(layer.exists());
+    assert_eq!(problems(root.path()), 1, "only the original is missing");
 }
