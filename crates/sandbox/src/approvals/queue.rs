@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -27,6 +27,10 @@ use crate::store::{Process, make_directory};
 const POLL: Duration = Duration::from_millis(100);
 /// Before the end of the wait, so that it is the queue that decides whether an answer came in time.
 const MARGIN: Duration = Duration::from_millis(250);
+/// How long who waited may take from the removal of the request to that of its answer.
+const TAKING: Duration = Duration::from_secs(1);
+/// An answer without a request is kept for so long.
+const STALE: Duration = Duration::from_secs(60);
 /// Requests of one process that wait at one time.
 pub(super) const MOST: usize = 64;
 /// A request has at most 64 KiB of text, which JSON may write six times as long.
@@ -111,7 +115,9 @@ impl ApprovalQueue {
                 ("json", Some(request)) => all.push(request),
                 (_, Some(_)) => {}
                 // What a process is about to write belongs to one that lives.
-                ("json" | "answer", None) => self.remove(id),
+                // Its answer goes when it is stale.
+                ("json", None) => drop(fs::remove_file(self.path(id, "json"))),
+                ("answer", None) if self.is_stale(id) => self.remove(id),
                 (_, None) => {}
             }
         }
@@ -143,11 +149,34 @@ impl ApprovalQueue {
             return Err(QueueError::Answered(id.clone()));
         }
         // Who waits removes the request before the answer: if it is there, the answer is in time.
-        if self.waiting(id).is_none() {
+        if self.waiting(id).is_none() && !self.was_taken(id) {
             self.remove(id);
             return Err(QueueError::Unknown(id.clone()));
         }
         Ok(())
+    }
+
+    /// Whether who waited has taken the answer along: it is removed right after the request. Nobody removes one that
+    /// was too late as soon as that.
+    fn was_taken(&self, id: &str) -> bool {
+        let until = Instant::now() + TAKING;
+        loop {
+            if !self.path(id, "answer").exists() {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether an answer has no request for so long that nobody is about to take it.
+    fn is_stale(&self, id: &str) -> bool {
+        let answer = self.path(id, "answer").metadata();
+        let age = answer.and_then(|answer| answer.modified()).ok();
+        let age = age.and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age > STALE)
     }
 
     /// A request of a process that lives.

@@ -114,6 +114,7 @@ async fn who_stops_waiting_takes_the_answer_away() {
 async fn answers_and_deadlines_that_race_agree() {
     let (_state, queue) = queue();
     for round in 0..40_u64 {
+        // Where the answer is taken at once, that is no reason to say that nobody waited.
         let asked = request(LONG);
         let entry = queue.add(&asked).expect("added");
         let (own, other) = (asked.clone(), queue.clone());
