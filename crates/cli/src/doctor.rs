@@ -11,7 +11,7 @@ use brig_policy::Compat;
 use brig_reason::ReasonCode;
 use brig_sandbox::{
     Backend, Control, ControlState, Error, Finding, PolicyFiles, Request, Sandbox, SessionConfig,
-    StateProblem, Strength,
+    Strength,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -66,11 +66,10 @@ pub(crate) async fn run(args: &DoctorArgs) -> u8 {
             texts.push(format!("default backend: {default} (your configuration)\n"));
         }
         texts.push(state_text(&state));
-        texts.extend(session_problems().iter().map(|problem| {
-            format!(
-                "  {}\n",
-                escape::line(&failure::without_numbers(&problem.to_string()))
-            )
+        texts.extend(session_problems().iter().map(|found| {
+            let part = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+            let text = format!("{}: {}", part("path"), part("problem"));
+            format!("  {}\n", escape::line(&failure::without_numbers(&text)))
         }));
         texts.extend(log().map(|log| log.text()));
         write_out(texts.join("\n").as_bytes())
@@ -104,12 +103,18 @@ fn state_text(state: &Result<PathBuf, Failure>) -> String {
 }
 
 /// What is wrong with sessions in the state directory, if there is one.
-fn session_problems() -> Vec<StateProblem> {
-    let made = state::directory().is_ok_and(|path| path.join("sessions").exists());
-    let sessions = made.then(assemble::sessions).and_then(Result::ok);
-    sessions
-        .and_then(|sessions| sessions.problems().ok())
-        .unwrap_or_default()
+fn session_problems() -> Vec<Value> {
+    let Ok(path) = state::directory() else {
+        return Vec::new();
+    };
+    if !path.join("sessions").exists() {
+        return Vec::new();
+    }
+    let problems = assemble::sessions().and_then(|sessions| Ok(sessions.problems()?));
+    match problems {
+        Ok(problems) => problems.iter().map(|problem| json!(problem)).collect(),
+        Err(problem) => vec![json!({ "path": path, "problem": problem.to_string() })],
+    }
 }
 
 /// The audit log and its size.

@@ -77,7 +77,7 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
     }
     let mut rows: Vec<[String; 4]> = removed.iter().map(row).collect();
     for (agent, id, used) in &missing {
-        let why = format!("not there, and last needed {}", list::time(*used));
+        let why = format!("not there, and last seen {}", list::time(*used));
         rows.push([
             "saved states".into(),
             format!("{agent}/{id}"),
