@@ -9,7 +9,7 @@ use brig_sandbox::{Denial, Error, Interrupted};
 use serde_json::{Value, json};
 
 use crate::log::{self, Level};
-use crate::{escape, exit, json};
+use crate::{escape, exit, json, units};
 
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -20,6 +20,8 @@ pub(crate) struct Failure {
     exit: u8,
     denied: Option<Box<Denial>>,
     lost: Option<Box<Interrupted>>,
+    /// Sessions that were destroyed before it.
+    destroyed: Vec<Value>,
 }
 
 impl Failure {
@@ -31,6 +33,7 @@ impl Failure {
             exit: exit::FAILED,
             denied: None,
             lost: None,
+            destroyed: Vec::new(),
         }
     }
 
@@ -64,6 +67,17 @@ impl Failure {
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The failure of an operation that has destroyed these sessions.
+    pub(crate) fn after(mut self, destroyed: Vec<Value>) -> Self {
+        if !destroyed.is_empty() {
+            let count = units::count(destroyed.len(), "session");
+            self.message = format!("{count} destroyed, but then: {}", self.message);
+            self.code = ReasonCode::OperationIncomplete;
+            self.destroyed = destroyed;
+        }
         self
     }
 
@@ -103,7 +117,11 @@ impl Failure {
     }
 
     pub(crate) fn json(&self) -> Value {
-        json!({ "code": self.code, "message": self.message, "hint": self.hint })
+        let mut object = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        if !self.destroyed.is_empty() {
+            object["destroyed"] = Value::from(self.destroyed.as_slice());
+        }
+        object
     }
 
     /// On stderr, and as a JSON object on stdout if requested.
@@ -157,6 +175,7 @@ impl From<Error> for Failure {
             exit,
             denied: None,
             lost: None,
+            destroyed: Vec::new(),
         };
         match error {
             Error::Denied(denied) => failure.denied = Some(denied),

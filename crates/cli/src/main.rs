@@ -41,6 +41,7 @@ mod terminal;
 mod tools;
 mod units;
 mod user;
+mod user_change;
 mod version;
 
 use std::future::Future;

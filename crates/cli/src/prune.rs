@@ -23,9 +23,17 @@ struct Old {
 }
 
 async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
+    let mut removed = Vec::new();
+    prune(args, &mut removed).await.map_err(|failure| {
+        let destroyed = removed.iter().filter(|_| args.yes);
+        let names = destroyed.map(|old| destroy::named(&old.info.agent, &old.info.id));
+        failure.after(names.collect())
+    })
+}
+
+async fn prune(args: &PruneAllArgs, removed: &mut Vec<Old>) -> Result<u8, Failure> {
     let sessions = assemble::sessions()?;
     let old = old(&sessions, args.before)?;
-    let mut removed = Vec::new();
     let mut left = Vec::new();
     if args.yes {
         for old in old {
@@ -40,7 +48,7 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
         }
         left = sweep().await;
     } else {
-        removed = old;
+        *removed = old;
     }
     let missing = match sessions.forget_missing(args.before, args.yes) {
         // The warning below says the same.

@@ -17,6 +17,8 @@ pub enum Error {
     },
     #[error("cannot write `{file}`: {source}")]
     Unwritable { file: String, source: io::Error },
+    #[error("`{file}` is changed, but it may be lost if the machine loses power: {source}")]
+    Unconfirmed { file: String, source: io::Error },
     #[error("another program has been changing `{0}` for 30 seconds")]
     Busy(String),
     #[error("`{0}` uses a YAML style that cannot be edited without loss")]
@@ -56,6 +58,7 @@ impl Error {
             Error::Unreadable { .. } => ReasonCode::ConfigUnreadable,
             Error::Invalid { .. } => ReasonCode::ConfigInvalid,
             Error::Unwritable { .. } => ReasonCode::ConfigUnwritable,
+            Error::Unconfirmed { .. } => ReasonCode::OperationIncomplete,
             Error::Busy(_) => ReasonCode::ConfigBusy,
             Error::Shape(_) => ReasonCode::ConfigShape,
             Error::NoAgent(_) => ReasonCode::AgentUnknown,
@@ -80,7 +83,10 @@ impl Error {
             Error::Alias(_) => Some(
                 "a name is a letter or digit, then letters, digits, `-` and `_`, at most 64 in all",
             ),
-            Error::Invalid { .. } | Error::Unwritable { .. } | Error::Unrecorded(_) => None,
+            Error::Invalid { .. }
+            | Error::Unwritable { .. }
+            | Error::Unconfirmed { .. }
+            | Error::Unrecorded(_) => None,
         }
     }
 }

@@ -115,7 +115,7 @@ impl Store {
         let text = String::from_utf8(text).map_err(|_| Error::Shape(self.name()))?;
         let (edited, answer) = change(&text, &config)?;
         if let Some(edited) = edited {
-            replace(&self.path, &edited).map_err(Error::unwritable(&self.path))?;
+            replace(&self.path, &edited)?;
         }
         Ok(answer)
     }
@@ -177,19 +177,28 @@ impl Store {
     }
 }
 
-/// Either the old text is there or the new one, whatever happens in between.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Either the old text is there or the new one, whatever happens in between. After an error it is the old one, but for
+/// [`Error::Unconfirmed`].
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
+    let directory = put(path, text).map_err(Error::unwritable(path))?;
+    let file = path.display().to_string();
+    (directory.sync_all()).map_err(|source| Error::Unconfirmed { file, source })
+}
+
+/// Returns the directory, which is opened before anything is changed.
+fn put(path: &Path, text: &str) -> io::Result<File> {
     // A link stays one: what it leads to is replaced.
     let target = match path.is_symlink() {
         true => std::fs::canonicalize(path)?,
         false => path.to_owned(),
     };
-    let directory = target.parent().unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(directory)?;
+    let parent = target.parent().unwrap_or(Path::new("."));
+    let directory = File::open(parent)?;
+    let mut file = NamedTempFile::new_in(parent)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(&target)?;
-    File::open(directory)?.sync_all()
+    Ok(directory)
 }
 
 /// The number of an alias in the order of the file.

@@ -114,7 +114,7 @@ impl Store {
         record().map_err(Error::Unrecorded)?;
         let path = self.trust_file();
         let text = serde_json::to_string_pretty(&list).unwrap_or_default() + "\n";
-        crate::store::replace(&path, &text).map_err(Error::unwritable(&path))?;
+        crate::store::replace(&path, &text)?;
         Ok(true)
     }
 }

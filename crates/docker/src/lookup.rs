@@ -205,16 +205,20 @@ fn state_of(volume: Volume) -> VolumeState {
     }
 }
 
+fn labels() -> HashMap<String, String> {
+    HashMap::from([
+        (LABEL.to_owned(), digest()),
+        // A volume has no owner process.
+        (crate::owner::LABEL.to_owned(), String::new()),
+    ])
+}
+
 /// Creates the volume, if it is missing, and fills it.
 async fn made(engine: &Engine, image: &str) -> Result<VolumeState> {
     let request = VolumeCreateRequest {
         name: Some(name()),
         driver: Some("local".into()),
-        labels: Some(HashMap::from([
-            (LABEL.to_owned(), digest()),
-            // A volume has no owner process.
-            (crate::owner::LABEL.to_owned(), String::new()),
-        ])),
+        labels: Some(labels()),
         ..VolumeCreateRequest::default()
     };
     let create = engine.docker.create_volume(request);
@@ -255,6 +259,8 @@ impl Preparation for Files {
             target: Some(STAGED.into()),
             volume_options: Some(MountVolumeOptions {
                 no_copy: Some(true),
+                // If somebody has just removed it, the engine makes it again for the container.
+                labels: Some(labels()),
                 ..MountVolumeOptions::default()
             }),
             ..Mount::default()
@@ -348,6 +354,20 @@ mod tests {
         ] {
             assert!(matches!(state_of(other), VolumeState::Unusable));
         }
+    }
+
+    #[test]
+    fn a_volume_that_the_engine_makes_for_a_container_is_ours_too() {
+        let host = Files("image".into()).body().host_config.expect("mounts");
+        let mount = host.mounts.expect("mounts").remove(0);
+        let options = mount.volume_options.expect("options");
+        let volume = Volume {
+            driver: "local".into(),
+            mountpoint: format!("/volumes/{}/_data", name()),
+            labels: options.labels.expect("labels"),
+            ..Volume::default()
+        };
+        assert!(matches!(state_of(volume), VolumeState::Directory(_)));
     }
 
     #[test]

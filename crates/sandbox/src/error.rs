@@ -189,6 +189,16 @@ pub enum Error {
     /// The execution took place, but what it changed in the session's files could not be saved.
     #[error("the execution took place, but its changes to the session's files were not saved: {0}")]
     NotSaved(Box<Error>),
+    /// The operation took place, but what had to follow it failed.
+    #[error("{done}, but {problem}: {source}")]
+    Incomplete {
+        /// What took place.
+        done: String,
+        /// What that means.
+        problem: &'static str,
+        /// What failed.
+        source: Box<Error>,
+    },
     /// The guest sent something that it must not send.
     #[error("the guest broke the protocol: {0}")]
     Protocol(String),
@@ -254,6 +264,7 @@ impl Error {
             Error::InstanceLost(_) => ReasonCode::BackendLost,
             Error::Interrupted(interrupted) => interrupted.error.reason(),
             Error::NotSaved(_) => ReasonCode::SessionNotSaved,
+            Error::Incomplete { .. } => ReasonCode::OperationIncomplete,
             Error::Protocol(_) => ReasonCode::BackendProtocol,
             Error::Record(_) => ReasonCode::AuditUnwritable,
             Error::Io { .. } => ReasonCode::IoFailed,
@@ -307,12 +318,22 @@ impl Error {
                 };
                 Some(next.into())
             }),
+            Error::Incomplete { source, .. } => source.hint(),
             Error::Record(_) => Some(
                 "free disk space, or make the log writable; `brig audit verify` shows what is \
                  wrong with a log, and a log that cannot be repaired can be moved away"
                     .into(),
             ),
             _ => None,
+        }
+    }
+
+    /// It is in place, but the disk did not confirm it.
+    pub(crate) fn unconfirmed(done: String, source: std::io::Error) -> Self {
+        Error::Incomplete {
+            done,
+            problem: "it may be lost if the machine loses power",
+            source: Box::new(Error::io("sync of its directory", source)),
         }
     }
 

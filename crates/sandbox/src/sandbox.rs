@@ -18,6 +18,7 @@ pub use inspect::SessionDetails;
 use crate::approvals::{ApprovalAnswer, ApprovalFunction, ApprovalRequest, Approver};
 use crate::directories::Private;
 use crate::session::Inner;
+use crate::sessions::{destroyed_but, record_destroyed};
 use crate::shared::{SessionKey, Shared, lock};
 use crate::store::{Storage, Store, blocking};
 use crate::{
@@ -287,15 +288,9 @@ impl Sandbox {
         self.shared.backend.forget(&directory).await;
         let own = (agent.clone(), id.clone(), store.clone());
         let destroyed = blocking(move || own.2.destroy(&own.0, &own.1)).await;
-        if destroyed.is_err() && matches!(store.has(agent, id), Ok(false)) {
-            // Something of it could not be ended or removed, but it has no name any more.
-            self.shared.record(&key, Fact::SessionDestroyed)?;
-            return destroyed.map(drop);
-        }
-        if self.shared.done(&key, "session_destroyed", destroyed)? {
-            self.shared.record(&key, Fact::SessionDestroyed)?;
-        }
-        self.shared.remove_at_backend(&key, &store, kept).await
+        record_destroyed(self.shared.recorder.as_ref(), &key, destroyed)?;
+        let removed = self.shared.remove_at_backend(&key, &store, kept).await;
+        removed.map_err(|error| destroyed_but(&key, error))
     }
 
     /// A session for one execution. Nothing is written to disk.

@@ -215,12 +215,8 @@ impl Sessions {
     ) -> Result<Layer> {
         let kept = self.store.at_backend(agent, id);
         refuse(id, kept.filter(|kept| kept.lease.is_some()))?;
-        let record = |before: &Layer, after: &Layer| {
-            let fact = network_changed(before, after);
-            let record = SessionKey::new(agent, id).record(None, fact);
-            self.recorder.append(record).map_err(Error::from)
-        };
-        let changed = self.store.change_network(agent, id, change, record)?;
+        let key = SessionKey::new(agent, id);
+        let changed = change_network(&self.store, self.recorder.as_ref(), &key, change)?;
         changed.ok_or_else(|| missing(agent, id))
     }
 
@@ -240,20 +236,8 @@ impl Sessions {
         self.recorder
             .append(key.record(None, Fact::SessionDestroyRequested))?;
         let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
-        let existed = blocking(move || store.destroy(&own.agent, &own.session)).await;
-        let fact = match &existed {
-            Ok(true) => Some(Fact::SessionDestroyed),
-            Ok(false) => None,
-            // Something of it could not be ended or removed, but it has no name any more.
-            Err(_) if matches!(self.store.has(agent, id), Ok(false)) => {
-                Some(Fact::SessionDestroyed)
-            }
-            Err(error) => Some(operation_failed("session_destroyed", error)),
-        };
-        let recorded = fact.map_or(Ok(()), |fact| self.recorder.append(key.record(None, fact)));
-        let existed = existed?;
-        recorded?;
-        Ok(existed)
+        let destroyed = blocking(move || store.destroy(&own.agent, &own.session)).await;
+        record_destroyed(self.recorder.as_ref(), &key, destroyed)
     }
 
     /// When a session was last opened or changed; `None` while a process has it open.
@@ -353,6 +337,40 @@ impl SessionInfo {
     }
 }
 
+/// Records how the destruction of a session ended.
+pub(crate) fn record_destroyed(
+    recorder: &dyn Recorder,
+    key: &SessionKey,
+    destroyed: Result<bool>,
+) -> Result<bool> {
+    let fact = match &destroyed {
+        Ok(false) => return destroyed,
+        Ok(true) | Err(Error::Incomplete { .. }) => Fact::SessionDestroyed,
+        Err(error) => operation_failed("session_destroyed", error),
+    };
+    let recorded = recorder.append(key.record(None, fact));
+    match (destroyed, recorded) {
+        (Ok(_), Err(error)) => Err(Error::Incomplete {
+            done: format!("session `{}` is destroyed", key.session),
+            problem: "its end is not on record",
+            source: Box::new(error.into()),
+        }),
+        (destroyed, _) => destroyed,
+    }
+}
+
+/// What is wrong with a session that is gone.
+pub(crate) fn destroyed_but(key: &SessionKey, error: Error) -> Error {
+    match error {
+        Error::Incomplete { .. } => error,
+        error => Error::Incomplete {
+            done: format!("session `{}` is destroyed", key.session),
+            problem: "not all that belonged to it could be ended or removed",
+            source: Box::new(error),
+        },
+    }
+}
+
 /// The record of what its first record says and could not be done.
 pub(crate) fn operation_failed(of: &str, error: &Error) -> Fact {
     Fact::OperationFailed {
@@ -360,6 +378,32 @@ pub(crate) fn operation_failed(of: &str, error: &Error) -> Fact {
         code: error.code().into(),
         message: error.to_string(),
     }
+}
+
+/// Changes the rules of a session on disk, after the change was recorded. Nothing if there is no such session.
+pub(crate) fn change_network(
+    store: &Store,
+    recorder: &dyn Recorder,
+    key: &SessionKey,
+    change: impl FnOnce(&mut Layer),
+) -> Result<Option<Layer>> {
+    let mut announced = false;
+    let record = |before: &Layer, after: &Layer| {
+        announced = true;
+        let record = key.record(None, network_changed(before, after));
+        recorder.append(record).map_err(Error::from)
+    };
+    let changed = store.change_network(&key.agent, &key.session, change, record);
+    match &changed {
+        Ok(_) | Err(Error::Incomplete { .. }) => {}
+        Err(error) if announced => {
+            let fact = operation_failed("allowlist_changed", error);
+            // The caller gets the first error.
+            let _ = recorder.append(key.record(None, fact));
+        }
+        Err(_) => {}
+    }
+    changed
 }
 
 /// The record of a change of a session's network rules. A `!` marks a rule that denies.

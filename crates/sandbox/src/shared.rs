@@ -208,11 +208,17 @@ impl Shared {
         Ok(())
     }
 
+    /// Writes the record of an operation, before it. Where the record may be written though that failed, so is the failure.
+    pub(crate) fn announce(&self, session: &SessionKey, of: &str, event: Fact) -> Result<()> {
+        self.done(session, of, self.record(session, event))
+    }
+
     /// Adds to the record of an operation, which is written before it, that it failed.
     pub(crate) fn done<T>(&self, session: &SessionKey, of: &str, done: Result<T>) -> Result<T> {
-        if let Err(error) = &done {
+        match &done {
+            Ok(_) | Err(Error::Incomplete { .. }) => {}
             // The caller gets the first error.
-            let _ = self.record(session, operation_failed(of, error));
+            Err(error) => drop(self.record(session, operation_failed(of, error))),
         }
         done
     }

@@ -47,6 +47,10 @@ pub enum LogError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The record of a new key is in the log, so it is the key from now on. Its file is put in place by the next process
+    /// that writes to the log.
+    #[error("the key is replaced, but not all of its files are in place yet: {0}")]
+    Rotated(Box<LogError>),
     /// The lock was not free for 10 seconds. Trying again may succeed.
     #[error("another process has locked the log for too long")]
     Busy,
@@ -105,6 +109,7 @@ impl LogError {
             Self::Truncated { .. } => ReasonCode::AuditTruncated,
             Self::Head(_) | Self::Note(_) => ReasonCode::AuditHead,
             Self::Key { .. } => ReasonCode::AuditKey,
+            Self::Rotated(_) => ReasonCode::OperationIncomplete,
             Self::Busy => ReasonCode::AuditBusy,
             Self::Replaced => ReasonCode::AuditReplaced,
             Self::Broken(_) => ReasonCode::AuditBroken,

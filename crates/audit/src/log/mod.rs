@@ -29,6 +29,7 @@ pub(crate) use open::rebuilt_nodes;
 use crate::canonical::Texts;
 use crate::fit::{MOST, fit};
 use crate::flood::Floods;
+use crate::note::PublicKey;
 use crate::{Pending, Record, RecordError, Recorder};
 pub(crate) use lines::LONGEST;
 use queue::{Queue, Want};
@@ -90,8 +91,8 @@ impl Log {
     }
 
     /// Replaces the key that signs heads. The old one is gone afterwards; a record that both
-    /// have signed leads from one to the other.
-    pub fn rotate_key(&self) -> Result<()> {
+    /// have signed leads from one to the other. Returns the new one.
+    pub fn rotate_key(&self) -> Result<PublicKey> {
         self.queue.rotate_key()
     }
 

@@ -15,6 +15,7 @@ use super::base::Base;
 use super::error::{LogError, Result};
 use super::writer::Writer;
 use crate::canonical::Texts;
+use crate::note::PublicKey;
 use crate::pending::Promise;
 use crate::tree::Frontier;
 use crate::{Pending, RecordError};
@@ -119,7 +120,7 @@ impl Queue {
         self.shared.writer().head()
     }
 
-    pub(super) fn rotate_key(&self) -> Result<()> {
+    pub(super) fn rotate_key(&self) -> Result<PublicKey> {
         self.shared.writer().rotate_key()
     }
 

@@ -347,15 +347,33 @@ impl Writer {
     }
 
     /// Replaces the key. The record of it is signed by both.
-    pub(super) fn rotate_key(&mut self) -> Result<()> {
+    pub(super) fn rotate_key(&mut self) -> Result<PublicKey> {
         let _guard = self.directory.lock()?;
         self.go_on_with(&Texts::default())?;
         let next = keys::create_next(&self.directory, self.key.public().name())?;
         let record = own_record(keys::rotation(self.size(), &self.key, &next))?;
+        let (segment, end) = (self.segment.start, self.segment.offset);
         self.add([record.as_str()].into_iter())?;
-        self.sync_segment()?;
+        if let Err(error) = self.sync_segment() {
+            // Whoever finds the record finishes the rotation.
+            let end = if self.segment.start == segment {
+                end
+            } else {
+                0
+            };
+            return match self.segment.cut(end) {
+                Ok(()) => Err(error),
+                Err(_) => Err(LogError::Rotated(Box::new(error))),
+            };
+        }
         // From here on, the next process that opens the log finishes the rotation.
         self.use_key(next);
+        let finished = self.finish_rotation();
+        finished.map_err(|error| LogError::Rotated(Box::new(error)))?;
+        Ok(self.key.public().clone())
+    }
+
+    fn finish_rotation(&mut self) -> Result<()> {
         self.seal()?;
         if let Some(head) = &self.head {
             head.sync_data()

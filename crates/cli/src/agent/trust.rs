@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use brig_audit::{Event, Record};
 use brig_config::{Disk, Run, Store, resolve};
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::AgentTrustArgs;
 use crate::failure::{self, Failure};
 use crate::policy::load;
-use crate::{json, recorder, table, user, write_out};
+use crate::user_change::UserChange;
+use crate::{json, table, user, write_out};
+
+/// What the records of a change name.
+const LAYER: &str = "trusted-agents";
 
 pub(crate) fn run(args: &AgentTrustArgs) -> u8 {
     let done = match &args.reference {
@@ -81,8 +83,8 @@ pub(super) fn trust(store: &Store, reference: &str) -> Result<Run, Failure> {
     load::show(&run.warnings);
     let file = &run.identity;
     let entry = format!("{} {}", file.path.display(), file.digest);
-    let added = store.trust(file, || record_change(vec![entry], Vec::new()));
-    added.map_err(user::failed)?;
+    let change = UserChange::of(LAYER)?;
+    change.done(store.trust(file, || change.announce(vec![entry], Vec::new())))?;
     Ok(run)
 }
 
@@ -90,9 +92,9 @@ fn remove(reference: &str, as_json: bool) -> Result<u8, Failure> {
     let store = user::store()?;
     let path = agent_path(&store, reference)?;
     let entry = path.display().to_string();
-    let removed = store
-        .distrust(&path, || record_change(Vec::new(), vec![entry]))
-        .map_err(user::failed)?;
+    let change = UserChange::of(LAYER)?;
+    let removed =
+        change.done(store.distrust(&path, || change.announce(Vec::new(), vec![entry])))?;
     if as_json {
         json::print(&json!({ "path": path, "trusted": false }));
     } else if !removed {
@@ -129,20 +131,4 @@ fn list(as_json: bool) -> Result<u8, Failure> {
     Ok(write_out(
         table::text(["DIGEST", "AGENT"], &rows).as_bytes(),
     ))
-}
-
-fn record_change(added: Vec<String>, removed: Vec<String>) -> Result<(), String> {
-    let record = Record {
-        at: Timestamp::now(),
-        agent: String::new(),
-        session: String::new(),
-        execution: None,
-        event: Event::AllowlistChanged {
-            layer: "trusted-agents".into(),
-            added,
-            removed,
-        },
-    };
-    let recorder = recorder::open().map_err(|failure| failure.to_string())?;
-    recorder.append(record).map_err(|error| error.to_string())
 }

@@ -85,8 +85,7 @@ fn head(path: &Path, as_json: bool) -> Result<u8, Failure> {
 fn rotate(path: &Path, as_json: bool) -> Result<u8, Failure> {
     // Do not create a log if there is none.
     brig_audit::log::Snapshot::open(path)?;
-    Log::open(path, recorder::options()?)?.rotate_key()?;
-    let key = brig_audit::log::Snapshot::open(path)?.key()?;
+    let key = Log::open(path, recorder::options()?)?.rotate_key()?;
     if as_json {
         json::print(&json!({ "key": key.to_string() }));
         return Ok(0);

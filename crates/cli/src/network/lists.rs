@@ -1,20 +1,19 @@
 //! The user's lists of allowed and blocked hosts.
 
-use brig_audit::{Event, Record};
 use brig_config::{Change, Changed, List};
 use brig_egress::{Host, Pattern, Ports, Rule};
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::args::{HostsArgs, ListHostsArgs};
 use crate::failure::{self, Failure};
-use crate::{escape, json, recorder, user, write_out};
+use crate::user_change::UserChange;
+use crate::{escape, json, user, write_out};
 
 pub(crate) fn change(list: List, change: Change, args: &HostsArgs) -> Result<u8, Failure> {
     let changed = apply(list, change, &args.hosts)?;
     if change == Change::Add && list == List::Allow {
         super::warn(&changed.done);
-        note_blocked(&args.hosts)?;
+        note_blocked(&args.hosts);
     }
     if args.json {
         let (done, already) = match change {
@@ -34,38 +33,24 @@ pub(crate) fn change(list: List, change: Change, args: &HostsArgs) -> Result<u8,
 
 /// Changes a list, and records the change before it is made.
 pub(crate) fn apply(list: List, change: Change, hosts: &[Rule]) -> Result<Changed, Failure> {
-    let recorder = recorder::open()?;
+    let layer = match list {
+        List::Allow => "user",
+        List::Block => "user-block",
+    };
+    let made = UserChange::of(layer)?;
     let record = |changed: &Changed| {
         let rules: Vec<String> = changed.done.iter().map(ToString::to_string).collect();
-        let (added, removed) = match change {
-            Change::Add => (rules, Vec::new()),
-            Change::Remove => (Vec::new(), rules),
-        };
-        let layer = match list {
-            List::Allow => "user",
-            List::Block => "user-block",
-        };
-        let record = Record {
-            at: Timestamp::now(),
-            agent: String::new(),
-            session: String::new(),
-            execution: None,
-            event: Event::AllowlistChanged {
-                layer: layer.into(),
-                added,
-                removed,
-            },
-        };
-        recorder.append(record).map_err(|error| error.to_string())
+        match change {
+            Change::Add => made.announce(rules, Vec::new()),
+            Change::Remove => made.announce(Vec::new(), rules),
+        }
     };
-    (user::store()?)
-        .change(list, change, hosts, record)
-        .map_err(user::failed)
+    made.done(user::store()?.change(list, change, hosts, record))
 }
 
 /// A host that is allowed and blocked is blocked.
-fn note_blocked(hosts: &[Rule]) -> Result<(), Failure> {
-    let config = user::load(&user::store()?)?;
+fn note_blocked(hosts: &[Rule]) {
+    let config = user::readable();
     for rule in hosts {
         let host = match rule.pattern() {
             Pattern::Name(name) => Host::Name(name.clone()),
@@ -80,7 +65,6 @@ fn note_blocked(hosts: &[Rule]) -> Result<(), Failure> {
             failure::note(&format!("`{rule}` remains denied: `{block}` is blocked"));
         }
     }
-    Ok(())
 }
 
 fn summary(list: List, change: Change, changed: &Changed) -> String {

@@ -1,7 +1,7 @@
 //! `brig session destroy`.
 
 use brig_sandbox::{AgentId, Error, SessionId, SessionInfo, Sessions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::DestroyArgs;
 use crate::failure::{self, Failure};
@@ -10,17 +10,31 @@ use crate::{assemble, json, units};
 pub(crate) async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
     let sessions = assemble::sessions()?;
     let mut destroyed = Vec::new();
+    if let Err(failure) = each(&sessions, args, &mut destroyed).await {
+        return Err(failure.after(destroyed));
+    }
+    if args.json {
+        json::print(&json!({ "destroyed": destroyed }));
+    }
+    Ok(0)
+}
+
+async fn each(
+    sessions: &Sessions,
+    args: &DestroyArgs,
+    destroyed: &mut Vec<Value>,
+) -> Result<(), Failure> {
     if args.all {
-        for info in all(&sessions, args.yes)? {
-            one(&sessions, &info.agent, &info.id).await?;
-            destroyed.push(json!({ "agent_id": info.agent, "session_id": info.id }));
+        for info in all(sessions, args.yes)? {
+            one(sessions, &info.agent, &info.id).await?;
+            destroyed.push(named(&info.agent, &info.id));
         }
     }
     for name in &args.sessions {
         match sessions.find(name.agent.as_ref(), &name.id) {
             Ok(agent) => {
-                one(&sessions, &agent, &name.id).await?;
-                destroyed.push(json!({ "agent_id": agent, "session_id": name.id }));
+                one(sessions, &agent, &name.id).await?;
+                destroyed.push(named(&agent, &name.id));
             }
             Err(Error::SessionUnknown(name)) => {
                 failure::note(&format!("no session `{name}`"));
@@ -28,10 +42,11 @@ pub(crate) async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
             Err(error) => return Err(error.into()),
         }
     }
-    if args.json {
-        json::print(&json!({ "destroyed": destroyed }));
-    }
-    Ok(0)
+    Ok(())
+}
+
+pub(crate) fn named(agent: &AgentId, id: &SessionId) -> Value {
+    json!({ "agent_id": agent, "session_id": id })
 }
 
 fn all(sessions: &Sessions, confirmed: bool) -> Result<Vec<SessionInfo>, Failure> {

@@ -17,6 +17,8 @@ mod docker;
 mod documents;
 mod evidence;
 mod exit_codes;
+#[cfg(target_arch = "x86_64")]
+mod faults;
 mod first_run;
 mod governed;
 mod hosts;

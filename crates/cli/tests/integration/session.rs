@@ -379,3 +379,29 @@ fn files_that_are_written_again_as_they_were_leave_a_session_usable() {
         .exits(0)
         .prints("d\n");
 }
+
+#[test]
+fn a_failure_names_the_sessions_that_were_destroyed_before_it() {
+    let brig = Brig::new();
+    brig.run(["session", "create", "first"]).exits(0);
+    for agent in ["x", "y"] {
+        brig.run(["session", "create", "twice", "--agent", agent])
+            .exits(0);
+    }
+    let done = brig
+        .run(["session", "destroy", "first", "twice", "--json"])
+        .exits(125);
+    let error = &done.json()["error"];
+    assert_eq!(error["code"], "operation.incomplete");
+    assert_eq!(error["destroyed"][0]["session_id"], "first");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("1 session destroyed, but then: more than one agent"),
+        "{message}"
+    );
+    // Control: nothing was destroyed before.
+    let done = brig
+        .run(["session", "destroy", "twice", "--json"])
+        .exits(125);
+    assert_eq!(done.json()["error"]["code"], "session.ambiguous");
+}

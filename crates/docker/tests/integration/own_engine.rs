@@ -101,9 +101,12 @@ impl OwnEngine {
     async fn restart(&self, between: impl FnOnce()) {
         let before = self.pid().expect("its pid");
         let hold = self.folder.path().join("restart");
+        let ended = self.folder.path().join("ended");
         std::fs::write(&hold, "").expect("a file");
         self.signal(Signal::TERM);
-        until("the engine ends", || !is_running(before.cast_unsigned())).await;
+        // Not only the process: its parent must have seen that it is to be started anew.
+        until("the engine ends", || ended.exists()).await;
+        assert!(!is_running(before.cast_unsigned()), "it has ended");
         between();
         std::fs::remove_file(hold).expect("a file");
         until("another engine answers", || {

@@ -3,7 +3,7 @@
 use brig_egress::Layer;
 
 use super::Sandbox;
-use crate::sessions::network_changed;
+use crate::sessions::{change_network, network_changed};
 use crate::shared::{SessionKey, lock};
 use crate::store::Opening;
 use crate::{AgentId, Error, Result, Session, SessionId};
@@ -30,21 +30,19 @@ impl Sandbox {
             self.shared
                 .is_own(&SessionKey::new(agent, id), kept.as_ref())?;
         }
-        // What can't be recorded is not changed.
-        let record = |before: &Layer, after: &Layer| {
-            let key = SessionKey::new(agent, id);
-            self.shared.record(&key, network_changed(before, after))
-        };
+        let key = SessionKey::new(agent, id);
         let after = match (self.shared.storage.durable(), &inner) {
-            (Some(store), _) => store
-                .change_network(agent, id, change, record)?
-                .ok_or_else(missing)?,
+            (Some(store), _) => {
+                let recorder = self.shared.recorder.as_ref();
+                change_network(store, recorder, &key, change)?.ok_or_else(missing)?
+            }
             (None, Some(inner)) => {
                 let own = &mut lock(&inner.state).network;
                 let mut after = own.clone();
                 change(&mut after);
                 if after != *own {
-                    record(own, &after)?;
+                    // What can't be recorded is not changed.
+                    self.shared.record(&key, network_changed(own, &after))?;
                     own.clone_from(&after);
                 }
                 after

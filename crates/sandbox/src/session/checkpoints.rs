@@ -71,10 +71,12 @@ impl Session {
                 name: record.name.to_string(),
                 digest: record.digest.clone(),
             };
-            shared.record(&key, fact)?;
+            shared.announce(&key, "checkpoint_saved", fact)?;
             let written = home.write_checkpoint(&record);
+            if matches!(written, Ok(()) | Err(Error::Incomplete { .. })) {
+                change.finish();
+            }
             shared.done(&key, "checkpoint_saved", written)?;
-            change.finish()?;
             Ok(record.into())
         };
         with_home(&mut slot, save).await
@@ -91,7 +93,8 @@ impl Session {
             checkpoint: name.to_string(),
             digest: record.digest.clone(),
         };
-        self.shared.record(&self.inner.key, fact)?;
+        let shared = &self.shared;
+        shared.announce(&self.inner.key, "session_restored", fact)?;
         let restored = self.put_back(&mut slot, record).await;
         let restored = (self.shared).done(&self.inner.key, "session_restored", restored);
         let (store, snapshots) = restored?;
@@ -142,7 +145,8 @@ impl Session {
         let fact = Fact::CheckpointDeleted {
             name: name.to_string(),
         };
-        self.shared.record(&self.inner.key, fact)?;
+        let shared = &self.shared;
+        shared.announce(&self.inner.key, "checkpoint_deleted", fact)?;
         let name = name.clone();
         let remove = move |home: &mut Home| {
             home.remove_checkpoint(&name)?;

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::Session;
 use super::inner::{Inner, Phase};
 use super::live::Slot;
+use crate::sessions::{destroyed_but, record_destroyed};
 use crate::shared::{SessionKey, Shared, lock};
 use crate::store::blocking;
 use crate::{Error, KillReason, Result};
@@ -57,9 +58,12 @@ impl Inner {
             self.changed.notify_waiters();
             return shared.done(&self.key, "session_destroyed", removed);
         }
-        let recorded = shared.record(&self.key, Fact::SessionDestroyed);
+        let removed = ended.and(removed);
+        let removed = removed.map_err(|error| destroyed_but(&self.key, error));
+        let recorded =
+            record_destroyed(shared.recorder.as_ref(), &self.key, removed.map(|()| true));
         self.abandon(shared);
-        ended.and(removed).and(recorded)
+        recorded.map(drop)
     }
 
     /// Whether there is no directory any more, though something of it could not be ended or removed.

@@ -165,7 +165,11 @@ impl Inner {
                 let record = self.new_record(shared.backend.id());
                 blocking(move || match store.try_open(&record.agent, &record.id)? {
                     Opening::Open(home) => Ok(home),
-                    Opening::Missing | Opening::Busy { .. } => store.create(record).map(Box::new),
+                    Opening::Missing | Opening::Busy { .. } => {
+                        let home = store.create(record)?;
+                        home.created()?;
+                        Ok(Box::new(home))
+                    }
                 })
                 .await?
             };

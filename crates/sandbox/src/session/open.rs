@@ -43,9 +43,22 @@ impl Session {
             session.inner.move_in(&mut slot, home)?;
         }
         let shared = &session.shared;
-        shared.record_all(&session.inner.key, created).await?;
-        session.inner.live_in(&mut slot, &session.shared).await?;
-        unfinished.keep();
+        let made = async {
+            shared.record_all(&session.inner.key, created).await?;
+            session.inner.live_in(&mut slot, shared).await?;
+            made(&slot)
+        };
+        let made = made.await;
+        let made = shared.done(&session.inner.key, "session_created", made);
+        match made {
+            Ok(()) => unfinished.keep(),
+            Err(error) => {
+                if matches!(error, Error::Incomplete { .. }) {
+                    unfinished.keep();
+                }
+                return Err(error);
+            }
+        }
         drop(slot);
         Ok(session)
     }
@@ -122,12 +135,27 @@ impl Session {
         session.inner.move_in(&mut slot, home)?;
         let facts = created.into_iter().chain(facts).collect();
         let shared = &session.shared;
-        shared.record_all(&session.inner.key, facts).await?;
-        session.inner.enter(Phase::Open)?;
-        unfinished.keep();
+        let recorded = shared.record_all(&session.inner.key, facts).await;
+        let entered = recorded.and_then(|()| session.inner.enter(Phase::Open));
+        let made = entered.and_then(|()| made(&slot));
+        let made = shared.done(&session.inner.key, "session_created", made);
+        match made {
+            Ok(()) => unfinished.keep(),
+            Err(error) => {
+                if matches!(error, Error::Incomplete { .. }) {
+                    unfinished.keep();
+                }
+                return Err(error);
+            }
+        }
         drop(slot);
         Ok(session)
     }
+}
+
+/// The last step: from here on the session is there.
+fn made(slot: &Slot) -> Result<()> {
+    slot.home.as_ref().map_or(Ok(()), |home| home.created())
 }
 
 impl Inner {

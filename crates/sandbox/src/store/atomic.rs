@@ -8,6 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::{Error, Result};
+
 const NEW: &str = "new";
 
 /// A record is a few kilobytes, and one with the largest policies still less than this.
@@ -15,9 +17,40 @@ const LARGEST: u64 = 64 << 20;
 
 /// The directory must exist: a session that was destroyed meanwhile is not made again.
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    match put_json(path, value)? {
+        Put::Safe => Ok(()),
+        Put::Unconfirmed(error) => Err(error),
+    }
+}
+
+/// A file that is in place.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum Put {
+    Safe,
+    /// It may be lost with the machine.
+    Unconfirmed(io::Error),
+}
+
+impl Put {
+    /// An error says what was done.
+    pub(super) fn confirmed(self, done: impl FnOnce() -> String) -> Result<()> {
+        match self {
+            Self::Safe => Ok(()),
+            Self::Unconfirmed(error) => Err(Error::unconfirmed(done(), error)),
+        }
+    }
+}
+
+/// The same where it matters whether the file is in place after an error: then it is not.
+pub(super) fn put_json(path: &Path, value: &impl Serialize) -> io::Result<Put> {
+    // What can fail before is done before.
+    let directory = File::open(path.parent().unwrap_or(path))?;
     write(path, value)?.sync_data()?;
     commit(path)?;
-    sync_directory(path.parent().unwrap_or(path))
+    Ok(directory
+        .sync_all()
+        .map_or_else(Put::Unconfirmed, |()| Put::Safe))
 }
 
 /// The same for what is of no use after the machine went down.

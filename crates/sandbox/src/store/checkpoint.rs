@@ -8,7 +8,7 @@ use brig_audit::Hash;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::atomic::{read_json, write_json};
+use super::atomic::{put_json, read_json};
 use super::home::{CHECKPOINTS, Home};
 use super::record::LayerRef;
 use super::sweep::is_missing;
@@ -108,17 +108,21 @@ impl Home {
         let write = || {
             self.store.note(&self.record, &record.layers)?;
             make_one(&self.path.join(CHECKPOINTS))?;
-            write_json(&self.checkpoint_path(&record.name), record)
+            put_json(&self.checkpoint_path(&record.name), record)
         };
-        write().map_err(|error| self.failed(error))
+        let put = write().map_err(|error| self.failed(error))?;
+        put.confirmed(|| format!("checkpoint `{}` is saved", record.name))
     }
 
     pub(crate) fn remove_checkpoint(&self, name: &CheckpointName) -> Result<()> {
         let change = self.change()?;
         match fs::remove_file(self.checkpoint_path(name)) {
-            Ok(()) => change.collect(),
+            Ok(()) => {
+                change.collect();
+                Ok(())
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                change.finish()?;
+                change.finish();
                 Err(Error::NoCheckpoint(name.to_string()))
             }
             Err(error) => Err(self.failed(error)),

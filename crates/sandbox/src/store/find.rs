@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 
 use super::Store;
+use super::home::is_abandoned;
 use super::sweep::{at, is_missing};
 use crate::{AgentId, SessionId, SessionStatus};
 
 impl Store {
-    /// Whether there is a directory for it, whatever is in there, and no link to another place.
-    /// An error if it can't be seen.
+    /// Whether there is a directory for it, whatever is in there, and no link to another place. What is left of one that
+    /// was never created does not count. An error if it can't be seen.
     pub(crate) fn has(&self, agent: &AgentId, id: &SessionId) -> io::Result<bool> {
         let path = self.session_path(agent, id);
         let is_directory = |path: &Path| match path.symlink_metadata() {
@@ -17,7 +18,9 @@ impl Store {
             Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(at(path, error)),
         };
-        Ok(is_directory(path.parent().unwrap_or(&path))? && is_directory(&path)?)
+        Ok(is_directory(path.parent().unwrap_or(&path))?
+            && is_directory(&path)?
+            && !is_abandoned(&path))
     }
 
     /// The agents that have a session with this id, sorted.

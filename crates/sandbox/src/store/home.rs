@@ -11,7 +11,7 @@ use brig_layers::{merge, stacked, usage};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::atomic::{read_json, sync_directory, write_json};
+use super::atomic::{Put, put_json, read_json, sync_directory, write_json};
 use super::flock::FileLock;
 use super::head::Head;
 use super::owner::OwnerFile;
@@ -59,9 +59,16 @@ pub(crate) enum Opening {
 }
 
 impl Store {
-    /// Takes the name and makes the directory. It appears complete and locked, or not at all.
+    /// Takes the name and makes the directory. It appears complete and locked, or not at all. It is a session from
+    /// [`Home::created`] on, and until then goes with its lock.
     pub(crate) fn create(&self, record: SessionRecord) -> Result<Home> {
         let path = self.session_path(&record.agent, &record.id);
+        if is_abandoned(&path) {
+            match self.destroy(&record.agent, &record.id) {
+                Ok(_) | Err(Error::Incomplete { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         let staging = self.fresh("staging");
         let made = self.stage(&staging, &record).and_then(|lock| {
             let directory = open_directory(&staging)?;
@@ -100,6 +107,7 @@ impl Store {
         make_directory(&staging.join(CHECKPOINTS))?;
         make_directory(&head_path(staging, record.head))?;
         write_json(&staging.join(RECORD), record)?;
+        File::create_new(staging.join(CREATING))?;
         self.note(record, &record.layers)?;
         Ok(lock)
     }
@@ -160,6 +168,8 @@ impl Store {
             return Ok(Opening::Missing);
         }
         let lock = match FileLock::try_exclusive(&path.join(LOCK)) {
+            // Whoever was about to create it gave up.
+            Ok(Some(_)) if path.join(CREATING).exists() => return Ok(Opening::Missing),
             Ok(Some(lock)) => lock,
             Ok(None) => {
                 return Ok(Opening::Busy {
@@ -223,7 +233,7 @@ impl Store {
     }
 
     /// Held while a session is changed or destroyed. Nothing if there is no such session.
-    fn lock_changes(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
+    pub(super) fn lock_changes(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
         loop {
             return match FileLock::within(&session.join(CHANGE), CHANGE_PATIENCE) {
                 // Another session may have got the name meanwhile.
@@ -256,7 +266,9 @@ impl Store {
         match fs::rename(&path, &away) {
             Ok(()) => {}
             Err(error) if is_missing(&error) && matches!(self.has(agent, id), Ok(false)) => {
-                change.map_or(Ok(()), Change::finish)?;
+                if let Some(change) = change {
+                    change.finish();
+                }
                 return Ok(false);
             }
             Err(error) => return Err(failed(id, error)),
@@ -265,13 +277,19 @@ impl Store {
         if let Ok(record) = record {
             self.forget(agent, id, &record);
         }
-        OwnerFile::kill_instance(&away).map_err(|error| failed(id, error))?;
-        remove_tree(&away).map_err(|error| failed(id, error))?;
+        let removed = OwnerFile::kill_instance(&away).and_then(|()| remove_tree(&away));
         if let Some(agent) = path.parent() {
             // Fails while there are others, as it should.
             let _ = fs::remove_dir(agent);
         }
-        change.map_or(Ok(()), Change::collect)?;
+        if let Some(change) = change {
+            change.collect();
+        }
+        removed.map_err(|error| Error::Incomplete {
+            done: format!("session `{id}` is destroyed"),
+            problem: "not all of it could be removed, which is tried again at the next start",
+            source: Box::new(failed(id, error)),
+        })?;
         Ok(true)
     }
 }
@@ -301,6 +319,19 @@ impl Home {
         changing.ok_or_else(|| Error::NoSession {
             agent: self.record.agent.to_string(),
             session: self.record.id.to_string(),
+        })
+    }
+
+    /// Everything that belongs to a new session was done, and from now on it is there.
+    pub(crate) fn created(&self) -> Result<()> {
+        let directory = File::open(&self.path).map_err(|error| self.failed(error))?;
+        match fs::remove_file(self.path.join(CREATING)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(|error| self.failed(error))?,
+        }
+        let synced = directory.sync_all();
+        synced.map_err(|error| {
+            Error::unconfirmed(format!("session `{}` is created", self.record.id), error)
         })
     }
 
@@ -417,12 +448,14 @@ impl Home {
             layers = vec![change.merge(&layers)?];
         }
         if layers != self.record.layers || self.filled_head()?.is_some() {
-            self.rebase(layers)?;
+            let put = self.rebase(layers)?;
+            self.safe(put)?;
         }
         match merged {
             true => change.collect(),
             false => change.finish(),
         }
+        Ok(())
     }
 
     /// Whether files that were replaced or removed, and still lie in a layer, take much of what the
@@ -458,26 +491,37 @@ impl Home {
         let change = store.change()?.of_session(changing);
         let mut all = self.layer_paths();
         all.extend(self.filled_head()?);
-        self.replace(Vec::new(), |head| {
+        let (record, put) = self.replace(Vec::new(), |head| {
             merge(&all, head).map_err(|error| self.failed(error))?;
             change.sync()
-        })
-        .and_then(|record| self.adopt(record))?;
-        change.collect()
+        })?;
+        self.adopt(record);
+        change.collect();
+        self.safe(put)
     }
 
     /// Goes back to a saved state. The layers that were in use before may be in use no more.
     pub(crate) fn restore(&mut self, layers: Vec<LayerRef>) -> Result<()> {
         let (store, changing) = (self.store.clone(), self.lock_changes()?);
         let change = store.change()?.of_session(changing);
-        self.rebase(layers)?;
-        change.collect()
+        let put = self.rebase(layers)?;
+        change.collect();
+        put.confirmed(|| format!("session `{}` is restored", self.record.id))
     }
 
     /// Stands on other layers from now on, with an empty head.
-    fn rebase(&mut self, layers: Vec<LayerRef>) -> Result<()> {
-        let record = self.replace(layers, |_| Ok(()))?;
-        self.adopt(record)
+    fn rebase(&mut self, layers: Vec<LayerRef>) -> Result<Put> {
+        let (record, put) = self.replace(layers, |_| Ok(()))?;
+        self.adopt(record);
+        Ok(put)
+    }
+
+    /// For what is done on the way to something else.
+    fn safe(&self, put: Put) -> Result<()> {
+        match put {
+            Put::Safe => Ok(()),
+            Put::Unconfirmed(error) => Err(self.failed(error)),
+        }
     }
 
     /// Other layers, and a head that `fill` fills. Old or new, never a mixture.
@@ -485,7 +529,7 @@ impl Home {
         &self,
         layers: Vec<LayerRef>,
         fill: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<SessionRecord> {
+    ) -> Result<(SessionRecord, Put)> {
         let record = SessionRecord {
             layers,
             head: self.record.head + 1,
@@ -498,13 +542,14 @@ impl Home {
         make_one(&head).map_err(failed)?;
         fill(&head)?;
         self.store.note(&record, &record.layers).map_err(failed)?;
-        write_json(&self.path.join(RECORD), &record).map_err(failed)?;
-        Ok(record)
+        let put = put_json(&self.path.join(RECORD), &record).map_err(failed)?;
+        Ok((record, put))
     }
 
-    fn adopt(&mut self, record: SessionRecord) -> Result<()> {
+    fn adopt(&mut self, record: SessionRecord) {
         self.record = record;
-        self.tidy().map_err(|error| self.failed(error))
+        // What is left of the old head is removed when the session is opened next.
+        let _ = self.tidy();
     }
 
     /// Removes what an interrupted call left: heads that are not the head.
@@ -536,8 +581,16 @@ const CHANGE: &str = "change";
 /// How long to wait for somebody who changes the session.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 const STEPS: &str = "steps";
+/// In a session that is not created yet. Without its lock, nobody comes back to it.
+pub(super) const CREATING: &str = "creating";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 const HEAD: &str = "head-";
+
+/// Whether the directory is what is left of a session that was never created.
+pub(super) fn is_abandoned(session: &Path) -> bool {
+    session.join(CREATING).exists()
+        && !matches!(FileLock::try_shared(&session.join(LOCK)), Ok(None))
+}
 
 /// Without one that can be read, the instance ends by itself.
 fn read_lease(session: &Path) -> Option<Lease> {

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use brig_egress::{Layer, LayerKind};
 
 use super::Store;
-use super::atomic::{read_json, write_json};
+use super::atomic::{put_json, read_json};
 use super::flock::FileLock;
-use super::home::RECORD;
+
 use crate::{AgentId, Error, Result, SessionId};
 
 const FILE: &str = "network.json";
@@ -32,9 +32,13 @@ impl Store {
     ) -> Result<Option<Layer>> {
         let directory = self.session_path(agent, id);
         let failed = |error: io::Error| Error::io(format!("session `{id}`"), error);
-        if !directory.join(RECORD).exists() {
+        if !self.exists(agent, id) {
             return Ok(None);
         }
+        // So that nobody destroys it meanwhile, and another session gets the name.
+        let Some(_changing) = self.lock_changes(&directory, id)? else {
+            return Ok(None);
+        };
         let lock = match FileLock::exclusive(&directory.join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             lock => lock.map_err(failed)?,
@@ -45,7 +49,8 @@ impl Store {
         change(&mut after);
         if after != before {
             record(&before, &after)?;
-            write_json(&file.0, &after).map_err(failed)?;
+            let put = put_json(&file.0, &after).map_err(failed)?;
+            put.confirmed(|| format!("the hosts of session `{id}` are changed"))?;
         }
         drop(lock);
         Ok(Some(after))

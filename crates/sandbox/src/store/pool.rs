@@ -101,6 +101,7 @@ impl Store {
     /// Under the lock nobody is within a change: whatever says so is left over, or waits for this.
     fn remove_unused(&self, _lock: &FileLock) -> io::Result<()> {
         let unfinished = self.unfinished();
+        let _ = self.remove_abandoned();
         // What can't be read may refer to any layer. `doctor` names it, and the next start tries again.
         let Ok(unused) = self.unused() else {
             return Ok(());
@@ -160,15 +161,16 @@ impl Change<'_> {
     }
 
     /// Everything that was added is referred to, and no reference was removed.
-    pub(crate) fn finish(self) -> Result<()> {
-        fs::remove_file(&self.mark).map_err(failed)
+    pub(crate) fn finish(self) {
+        // With its mark, the next start looks for unused layers in vain.
+        let _ = fs::remove_file(&self.mark);
     }
 
-    /// Removes the layers that nobody refers to any more.
-    pub(crate) fn collect(self) -> Result<()> {
+    /// Removes the layers that nobody refers to any more. What can't be removed now is removed by the next start.
+    pub(crate) fn collect(self) {
         let store = self.pool.store;
         drop((self.pool, self.session));
-        store.collect().map_err(failed)
+        let _ = store.collect();
     }
 
     /// A layer of what is in the directory now. The directory itself may change later.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use super::checkpoint::checkpoints_in;
 use super::flock::FileLock;
-use super::home::{BUSY, CHECKPOINTS, LOCK, RECORD, head_path};
+use super::home::{BUSY, CHECKPOINTS, CREATING, LOCK, RECORD, head_path, is_abandoned};
 use super::owner::OwnerFile;
 use super::pool::is_unfinished;
 use super::record::{LayerDigest, LayerRef, SessionRecord};
@@ -40,7 +40,8 @@ impl Store {
         for (agent, path) in directories::<AgentId>(&self.root.join("sessions"))? {
             match directories::<SessionId>(&path) {
                 Ok(sessions) => {
-                    let named = sessions.into_iter().map(|(id, _)| (agent.clone(), id));
+                    let there = sessions.into_iter().filter(|(_, path)| !is_abandoned(path));
+                    let named = there.map(|(id, _)| (agent.clone(), id));
                     listing.names.extend(named);
                 }
                 // It went with the last session in it.
@@ -64,8 +65,11 @@ impl Store {
         SessionRecord::read(&self.session_path(agent, id).join(RECORD))
     }
 
+    /// What can't be seen may be there.
     pub(crate) fn exists(&self, agent: &AgentId, id: &SessionId) -> bool {
-        self.session_path(agent, id).join(RECORD).exists()
+        let path = self.session_path(agent, id);
+        let record = path.join(RECORD).symlink_metadata();
+        !record.is_err_and(|error| is_missing(&error)) && !is_abandoned(&path)
     }
 
     /// Whether something runs in a session that another process has open.
@@ -190,6 +194,26 @@ impl Store {
                 let _ = remove_tree(&entry);
             }
         }
+    }
+}
+
+impl Store {
+    /// Removes what is left of sessions that were never created, once their names were taken.
+    pub(super) fn remove_abandoned(&self) -> io::Result<()> {
+        for (agent, path) in directories::<AgentId>(&self.root.join("sessions"))? {
+            for (id, path) in directories::<SessionId>(&path)? {
+                if !path.join(CREATING).exists() {
+                    continue;
+                }
+                if let Ok(Some(_own)) = FileLock::try_exclusive(&path.join(LOCK)) {
+                    if let Ok(record) = self.read(&agent, &id) {
+                        self.forget_record(&record);
+                    }
+                    self.discard(&path)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
