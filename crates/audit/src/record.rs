@@ -374,8 +374,31 @@ impl ApprovalOutcome {
 
 /// The record could not be kept, so what it describes must not happen.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the audit record could not be written: {0}")]
-pub struct RecordError(pub String);
+#[error("the audit record could not be written: {problem}")]
+pub struct RecordError {
+    problem: String,
+    hint: Option<String>,
+}
+
+impl RecordError {
+    /// Why it could not be kept.
+    pub fn new(problem: impl Into<String>) -> Self {
+        let (problem, hint) = (problem.into(), None);
+        Self { problem, hint }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// What to do next, if that is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
 
 /// A place where records are kept.
 ///

@@ -1,12 +1,13 @@
 //! Puts a run together: backend, policies, network rules, audit log and state directory. Every command
 //! that starts code does it here, and passes in what differs.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use brig_egress::{Layer, LayerKind, Rule};
 use brig_policy::Compat;
 use brig_sandbox::{
-    AgentId, Backend, BackendId, PolicyFiles, Request, Sandbox, SandboxBuilder, Session,
+    AgentId, Backend, BackendId, Error, PolicyFiles, Request, Sandbox, SandboxBuilder, Session,
     SessionConfig, SessionId, Sessions,
 };
 
@@ -129,6 +130,23 @@ impl Assembled {
 /// All sessions, for what needs no backend.
 pub(crate) fn sessions() -> Result<Sessions, Failure> {
     Ok(Sessions::open(&state::directory()?, recorder::open()?)?)
+}
+
+/// The same for what creates no session: where there is none, no directory is made.
+pub(crate) fn existing_sessions() -> Result<Option<Sessions>, Failure> {
+    // What can't be seen may be there.
+    match state::directory()?.join("sessions").symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        _ => sessions().map(Some),
+    }
+}
+
+/// A session by its name, and its agent.
+pub(crate) fn find_session(name: &SessionName) -> Result<(Sessions, AgentId), Failure> {
+    let unknown = || Error::SessionUnknown(name.to_string());
+    let sessions = existing_sessions()?.ok_or_else(unknown)?;
+    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    Ok((sessions, agent))
 }
 
 /// A sandbox of a session's own backend, for what only that can do.

@@ -48,7 +48,9 @@ use std::future::Future;
 use std::io::Write;
 
 use args::{AgentCommand, Cli, Command};
+use brig_reason::ReasonCode;
 use failure::Failure;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 fn main() {
     complete::answer();
@@ -56,10 +58,11 @@ fn main() {
         failure::error(&format!("cannot start: {}", failure::describe(&error)));
         std::process::exit(exit::FAILED.into());
     }
-    if let Err(failure) = log::init() {
+    if let Err(failure) = log::init().and_then(|()| open_files()) {
         failure.show();
         std::process::exit(failure.exit().into());
     }
+    brig_sandbox::on_wait(failure::note);
     let code = match Cli::parse_args(std::env::args_os()) {
         Ok(cli) => command(&cli.command),
         Err(error) => usage(&error),
@@ -68,6 +71,33 @@ fn main() {
     let code = json::failed().unwrap_or(code);
     // Without unwinding: a thread may still wait for standard input.
     std::process::exit(code.into());
+}
+
+/// How many files may be open. A run takes about 40.
+const FILES: u64 = 256;
+const LEAST_FILES: u64 = 64;
+
+/// Raises the limit on open files to what Brig needs, as far as that is allowed.
+fn open_files() -> Result<(), Failure> {
+    let mut limit = getrlimit(Resource::Nofile);
+    let enough = |now: Option<u64>, wanted: u64| now.is_none_or(|now| now >= wanted);
+    if !enough(limit.current, FILES) {
+        limit.current = limit
+            .maximum
+            .map_or(Some(FILES), |most| Some(most.min(FILES)));
+        // What counts is what is in force then.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    let now = getrlimit(Resource::Nofile).current;
+    if enough(now, LEAST_FILES) {
+        return Ok(());
+    }
+    let now = now.unwrap_or_default();
+    Err(Failure::new(
+        ReasonCode::IoFailed,
+        format!("cannot start: only {now} files may be open, and Brig needs {LEAST_FILES}"),
+    )
+    .with_hint("raise the limit: ulimit -n 1024"))
 }
 
 fn command(command: &Command) -> u8 {

@@ -27,7 +27,9 @@ pub(crate) fn attempts() -> UnboundedReceiver<Record> {
 }
 
 pub(crate) fn open() -> Result<Arc<dyn Recorder>, Failure> {
-    let path = state::audit_directory(&state::directory()?);
+    let state = state::directory()?;
+    state::of_this_user(&state)?;
+    let path = state::audit_directory(&state);
     // Before anything is mounted. If it cannot be created, the first record reports it.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&path);
     Ok(Arc::new(LazyLog {

@@ -1,5 +1,6 @@
 //! Where sessions and the audit log are.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use brig_reason::ReasonCode;
@@ -22,6 +23,7 @@ pub(crate) fn directory() -> Result<PathBuf, Failure> {
 /// The same, if this user may write there. It need not exist yet.
 pub(crate) fn writable() -> Result<PathBuf, Failure> {
     let state = directory()?;
+    of_this_user(&state)?;
     let nearest = state.ancestors().find(|path| path.exists());
     let nearest = nearest.unwrap_or(Path::new("/"));
     let may = match nearest.is_dir() {
@@ -32,6 +34,30 @@ pub(crate) fn writable() -> Result<PathBuf, Failure> {
         Ok(()) => Ok(state),
         Err(error) => Err(unwritable(&state, nearest, &error.into())),
     }
+}
+
+/// Refuses to write for root into what belongs to the user who called sudo: the files would be root's.
+pub(crate) fn of_this_user(directory: &Path) -> Result<(), Failure> {
+    let caller = std::env::var("SUDO_UID").ok();
+    let caller = caller.and_then(|uid| uid.parse::<u32>().ok());
+    let Some(caller) = caller.filter(|uid| *uid != 0 && rustix::process::geteuid().is_root())
+    else {
+        return Ok(());
+    };
+    let owner = directory.ancestors().find_map(|path| path.metadata().ok());
+    if owner.is_none_or(|owner| owner.uid() != caller) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ReasonCode::StateForeign,
+        format!(
+            "`{}` belongs to user {caller}, who called sudo: root would leave files there that this user can't use",
+            directory.display()
+        ),
+    )
+    .with_hint(
+        "run it without sudo, or with `sudo -H`, or set XDG_STATE_HOME and XDG_CONFIG_HOME to directories of root",
+    ))
 }
 
 fn unwritable(state: &Path, at: &Path, error: &std::io::Error) -> Failure {

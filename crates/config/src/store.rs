@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use brig_hosts::Rule;
 use brig_schema::{Compat, Format, Node, NodeKind, Problem, ProblemLog, Value, parse};
-use tempfile::NamedTempFile;
 
 use crate::edit::{self, NewEntry, quote};
 use crate::error::{Error, Result};
@@ -192,13 +191,29 @@ fn put(path: &Path, text: &str) -> io::Result<File> {
         true => std::fs::canonicalize(path)?,
         false => path.to_owned(),
     };
-    let parent = target.parent().unwrap_or(Path::new("."));
-    let directory = File::open(parent)?;
-    let mut file = NamedTempFile::new_in(parent)?;
+    let directory = File::open(target.parent().unwrap_or(Path::new(".")))?;
+    // Always the same name, so that what a killed process left does not add up. Nobody else writes it: the lock is held.
+    let new = target.with_added_extension("brig-new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed?,
+    }
+    let written = write_new(&new, text).and_then(|()| std::fs::rename(&new, &target));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written.map(|()| directory)
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&target)?;
-    Ok(directory)
+    file.sync_all()
 }
 
 /// The number of an alias in the order of the file.

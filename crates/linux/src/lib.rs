@@ -12,6 +12,7 @@ pub mod clone;
 pub mod directory;
 pub mod gate;
 pub mod landlock;
+pub mod locks;
 pub mod mediate;
 pub mod mount;
 pub mod mountinfo;

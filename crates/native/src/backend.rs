@@ -80,6 +80,12 @@ impl Backend for NativeBackend {
     }
 
     async fn probe(&self, config: &SessionConfig) -> Result<Capabilities, Unavailable> {
+        if !Path::new("/proc/self/stat").exists() {
+            return Err(Unavailable {
+                fix: Some("mount it: mount -t proc proc /proc".into()),
+                ..Unavailable::new("/proc is not mounted")
+            });
+        }
         let host = self.host();
         let mut capabilities = Capabilities::new(limits::controls(host, &config.limits));
         capabilities.state = match host.overlay_layers {

@@ -108,8 +108,7 @@ impl Store {
         if durable.is_some() {
             return Ok(());
         }
-        let failed = |error: LogError| RecordError(error.to_string());
-        let log = Log::open(path, Options::default()).map_err(failed)?;
+        let log = Log::open(path, Options::default())?;
         let mut begins = 0;
         let found = read_back(path, |line| {
             begins = line.seq + 1;
@@ -117,7 +116,7 @@ impl Store {
         });
         match found {
             Ok(()) | Err(LogError::NoLog(_)) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error.into()),
         }
         let path = path.to_owned();
         *durable = Some(Arc::new(Durable { log, path, begins }));

@@ -85,6 +85,7 @@ reason_codes! {
         SessionUnknown = "session.unknown", "there is no such session", "run `brig session ls` to list them";
         SessionExists = "session.exists", "a session of that name exists", "choose another name, or destroy the session";
         SessionNotSaved = "session.not-saved", "the execution took place, but its changes to the session's files could not be saved", "see the message; the saved files are as before it";
+        StateForeign = "state.foreign", "Brig was started with sudo, and the state directory or the configuration belongs to the user who called it: root would leave files there that this user can't use", "run it without sudo, or with `sudo -H`";
         OperationIncomplete = "operation.incomplete", "the operation took place, but what had to follow it failed: it may not survive a power failure, files that are of no use may be left, or its end is not on record", "see the message; don't repeat the operation";
         SessionBusy = "session.busy", "another process has the session open, or something runs in it", "wait, or destroy the session";
         SessionAmbiguous = "session.ambiguous", "more than one agent has a session with that id", "name the agent too";

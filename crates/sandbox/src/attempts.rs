@@ -108,7 +108,7 @@ impl Attempts {
                 egress.code = ReasonCode::NetworkUnrecorded.into();
                 egress.detail = Some(full.into());
                 self.egress(egress)?;
-                Err(Error::Record(brig_audit::RecordError(full.into())))
+                Err(Error::Record(brig_audit::RecordError::new(full)))
             }
         }
     }

@@ -319,11 +319,7 @@ impl Error {
                 Some(next.into())
             }),
             Error::Incomplete { source, .. } => source.hint(),
-            Error::Record(_) => Some(
-                "free disk space, or make the log writable; `brig audit verify` shows what is \
-                 wrong with a log, and a log that cannot be repaired can be moved away"
-                    .into(),
-            ),
+            Error::Record(error) => error.hint().map(str::to_owned),
             _ => None,
         }
     }

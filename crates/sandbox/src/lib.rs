@@ -40,6 +40,7 @@ mod store;
 mod tests;
 mod text;
 pub mod tools;
+mod wait;
 
 pub use brig_tools::{
     Arguments, DuplicateTool, FunctionTool, InvalidToolName, Tool, ToolError, ToolName,
@@ -73,3 +74,4 @@ pub use sandbox::{Sandbox, SandboxBuilder, SessionDetails, SessionInfo};
 pub use session::{Checkpoint, Session, Upload};
 pub use sessions::{Sessions, StateProblem};
 pub use status::{ExecutionStatus, SessionStatus};
+pub use wait::on_wait;

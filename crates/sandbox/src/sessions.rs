@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::shared::SessionKey;
-use crate::store::{AtBackend, Missing, SessionRecord, Store, blocking};
+use crate::store::{AtBackend, CheckpointListing, Missing, SessionRecord, Store, blocking};
 use crate::{
     AgentId, BackendId, Checkpoint, Error, Result, SessionDetails, SessionId, SessionInfo,
     SessionStatus,
@@ -86,15 +86,16 @@ impl Sessions {
         self.with_missing(unreadable)
     }
 
-    /// What can't be read in the state directory, and sessions that are not there though nobody destroyed them. While
+    /// What can't be read or written in the state directory, and sessions that are not there though nobody destroyed them. While
     /// something can't be read, no saved state is removed.
     ///
     /// # Errors
     ///
     /// The state directory cannot be read.
     pub fn problems(&self) -> Result<Vec<StateProblem>> {
-        let unreadable = self.store.unreadable().map_err(list_failed)?;
-        self.with_missing(unreadable)
+        let mut problems = self.store.unreadable().map_err(list_failed)?;
+        problems.extend(self.store.unwritable());
+        self.with_missing(problems)
     }
 
     fn with_missing(
@@ -168,11 +169,14 @@ impl Sessions {
     /// There is no such session, or its record cannot be read.
     pub fn inspect(&self, agent: &AgentId, id: &SessionId) -> Result<SessionDetails> {
         let record = self.record(agent, id)?;
+        let saved = self.store.checkpoints(agent, id);
+        let saved = saved.map_err(|error| failed(agent, id, error))?;
         Ok(SessionDetails {
             info: self.info(agent, id),
             config: record.config,
             enforcement: record.enforcement,
-            checkpoints: self.checkpoints(agent, id)?,
+            checkpoints: saved.checkpoints.into_iter().map(Into::into).collect(),
+            unreadable: saved.unreadable.into_iter().map(Into::into).collect(),
         })
     }
 
@@ -180,9 +184,12 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// There is no such session, or a record cannot be read.
+    /// There is no such session, or a record cannot be read: [`Sessions::inspect`] shows the others.
     pub fn checkpoints(&self, agent: &AgentId, id: &SessionId) -> Result<Vec<Checkpoint>> {
-        let saved = self.store.checkpoints(agent, id);
+        let saved = self
+            .store
+            .checkpoints(agent, id)
+            .and_then(CheckpointListing::whole);
         let saved = saved.map_err(|error| failed(agent, id, error))?;
         Ok(saved.into_iter().map(Into::into).collect())
     }
@@ -278,7 +285,12 @@ impl Sessions {
 
     fn record(&self, agent: &AgentId, id: &SessionId) -> Result<SessionRecord> {
         let record = self.store.read(agent, id);
-        record.map_err(|error| failed(agent, id, error))
+        record.map_err(|error| match error.kind() {
+            ErrorKind::NotFound if matches!(self.store.has(agent, id), Ok(true)) => {
+                without_record(id)
+            }
+            _ => failed(agent, id, error),
+        })
     }
 }
 
@@ -441,6 +453,15 @@ fn missing(agent: &AgentId, id: &SessionId) -> Error {
         agent: agent.to_string(),
         session: id.to_string(),
     }
+}
+
+/// The directory of a session without its record.
+fn without_record(id: &SessionId) -> Error {
+    let problem = "its session.json is missing; put it back, or destroy the session";
+    Error::io(
+        format!("session `{id}`"),
+        std::io::Error::new(ErrorKind::NotFound, problem),
+    )
 }
 
 fn failed(agent: &AgentId, id: &SessionId, error: std::io::Error) -> Error {

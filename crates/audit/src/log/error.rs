@@ -121,8 +121,48 @@ impl LogError {
     }
 }
 
+impl LogError {
+    /// What to do next, if that is known.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Io { path, source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "free disk space".into()
+                }
+                io::ErrorKind::FileTooLarge => "raise the limit on the size of files: ulimit -f".into(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    format!("make `{}` writable for this user", path.display())
+                }
+                _ if is_too_many(source) => "raise the limit on open files: ulimit -n 1024".into(),
+                _ => return None,
+            },
+            Self::Damaged { .. } | Self::Truncated { .. } | Self::Head(_) => {
+                "`brig audit verify` shows what is wrong; to go on with a new log, move the directory of this one away"
+                    .into()
+            }
+            Self::Key { path, .. } => format!(
+                "if it is the key of this log: chown it to this user and chmod 600 {}",
+                path.display()
+            ),
+            Self::Busy | Self::Replaced | Self::Broken(_) => "try again".into(),
+            _ => return None,
+        })
+    }
+}
+
+/// Descriptors, of the process or of the machine.
+fn is_too_many(error: &io::Error) -> bool {
+    let number = error
+        .raw_os_error()
+        .map(rustix::io::Errno::from_raw_os_error);
+    matches!(
+        number,
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+    )
+}
+
 impl From<LogError> for RecordError {
     fn from(error: LogError) -> Self {
-        Self(error.to_string())
+        Self::new(error.to_string()).with_hint(error.hint())
     }
 }

@@ -96,12 +96,13 @@ fn rotate(path: &Path, as_json: bool) -> Result<u8, Failure> {
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
         let failure = Self::new(error.code(), error.to_string());
-        match error {
-            LogError::NoLog(_) => failure.with_hint("the first execution creates one"),
-            LogError::Damaged { .. } | LogError::Truncated { .. } | LogError::Head(_) => {
-                failure.with_hint("run `brig audit verify` to see what is wrong")
-            }
-            _ => failure,
+        let hint = match &error {
+            LogError::NoLog(_) => Some("the first execution creates one".into()),
+            other => other.hint(),
+        };
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Saved states: `checkpoint`, `restore` and `fork`.
 
-use brig_sandbox::{AgentId, Checkpoint, Session, SessionId};
+use brig_sandbox::{AgentId, Checkpoint, Session, SessionDetails, SessionId, StateProblem};
 use serde_json::{Value, json};
 
 use super::list;
@@ -37,15 +37,19 @@ async fn act(session: &Session, args: &CheckpointArgs) -> Result<Value, Failure>
 }
 
 fn show(name: &SessionName, as_json: bool) -> Result<u8, Failure> {
-    let sessions = assemble::sessions()?;
-    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
-    let checkpoints = sessions.checkpoints(&agent, &name.id)?;
+    let (sessions, agent) = assemble::find_session(name)?;
+    let SessionDetails {
+        checkpoints,
+        unreadable,
+        ..
+    } = sessions.inspect(&agent, &name.id)?;
+    warn(&unreadable);
     if as_json {
-        let list = json!({ "checkpoints": checkpoints });
+        let list = json!({ "checkpoints": checkpoints, "unreadable": unreadable });
         json::print(&named(&agent, &name.id, &list));
         return Ok(0);
     }
-    if checkpoints.is_empty() {
+    if checkpoints.is_empty() && unreadable.is_empty() {
         failure::note(&format!(
             "no checkpoints; `brig session checkpoint {} NAME` creates one",
             name.id
@@ -53,6 +57,18 @@ fn show(name: &SessionName, as_json: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     Ok(write_out(lines(&checkpoints).as_bytes()))
+}
+
+/// Names checkpoints that can't be read.
+pub(crate) fn warn(unreadable: &[StateProblem]) {
+    for problem in unreadable {
+        failure::warning(&failure::without_numbers(&problem.to_string()));
+    }
+    if !unreadable.is_empty() {
+        failure::hint(
+            "delete it with --rm, or put its file back; until then no saved state is removed",
+        );
+    }
 }
 
 pub(crate) fn lines(checkpoints: &[Checkpoint]) -> String {

@@ -8,10 +8,11 @@ use crate::failure::{self, Failure};
 use crate::{assemble, json, units};
 
 pub(crate) async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
-    let sessions = assemble::sessions()?;
     let mut destroyed = Vec::new();
-    if let Err(failure) = each(&sessions, args, &mut destroyed).await {
-        return Err(failure.after(destroyed));
+    match assemble::existing_sessions()? {
+        Some(sessions) => (each(&sessions, args, &mut destroyed).await)
+            .map_err(|failure| failure.after(std::mem::take(&mut destroyed)))?,
+        None => (args.sessions.iter()).for_each(|name| unknown(&name.to_string())),
     }
     if args.json {
         json::print(&json!({ "destroyed": destroyed }));
@@ -36,13 +37,15 @@ async fn each(
                 one(sessions, &agent, &name.id).await?;
                 destroyed.push(named(&agent, &name.id));
             }
-            Err(Error::SessionUnknown(name)) => {
-                failure::note(&format!("no session `{name}`"));
-            }
+            Err(Error::SessionUnknown(name)) => unknown(&name),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+fn unknown(name: &str) {
+    failure::note(&format!("no session `{name}`"));
 }
 
 pub(crate) fn named(agent: &AgentId, id: &SessionId) -> Value {

@@ -11,13 +11,14 @@ use crate::failure::Failure;
 use crate::{assemble, doctor, escape, json, units, user, write_out};
 
 pub(crate) fn run(args: &InspectArgs) -> Result<u8, Failure> {
-    let (sessions, name) = (assemble::sessions()?, &args.session);
-    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    let name = &args.session;
+    let (sessions, agent) = assemble::find_session(name)?;
     let details = sessions.inspect(&agent, &name.id)?;
     let user = user::load(&user::store()?)?;
     let mut network = details.config.network.clone();
     network.layers.push(sessions.network(&agent, &name.id)?);
     network.replace(brig_config::user_layer(&user));
+    checkpoint::warn(&details.unreadable);
     if args.json {
         let mut object = list::object(&details.info);
         object["config"] = json!(details.config);
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<u8, Failure> {
         object["network"] = json!(network);
         object["enforcement"] = json!(details.enforcement);
         object["checkpoints"] = json!(details.checkpoints);
+        object["unreadable"] = json!(details.unreadable);
         json::print(&object);
         return Ok(0);
     }

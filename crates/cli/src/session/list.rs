@@ -8,10 +8,12 @@ use crate::failure::{self, Failure};
 use crate::{assemble, json, table, units, write_out};
 
 pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
-    let all = assemble::sessions()?;
-    let mut sessions = all.list()?;
-    for problem in all.unseen()? {
-        failure::warning(&failure::without_numbers(&problem.to_string()));
+    let mut sessions = Vec::new();
+    if let Some(all) = assemble::existing_sessions()? {
+        sessions = all.list()?;
+        for problem in all.unseen()? {
+            failure::warning(&failure::without_numbers(&problem.to_string()));
+        }
     }
     sessions.retain(|info| args.agent.as_ref().is_none_or(|agent| *agent == info.agent));
     if args.json {

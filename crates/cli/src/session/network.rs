@@ -16,8 +16,7 @@ pub(crate) async fn run(command: &NetworkCommand) -> Result<u8, Failure> {
         | NetworkCommand::Unblock(args) => (&args.session, args.json),
         NetworkCommand::Show(args) => (&args.session, args.json),
     };
-    let sessions = assemble::sessions()?;
-    let agent = sessions.find(name.agent.as_ref(), &name.id)?;
+    let (sessions, agent) = assemble::find_session(name)?;
     let change = async |change: &dyn Fn(&mut Layer)| -> Result<Layer, Failure> {
         match sessions.change_network(&agent, &name.id, change) {
             // Its instance may go on without a process, and only its backend can reach it.

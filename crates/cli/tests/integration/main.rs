@@ -35,6 +35,7 @@ mod run;
 mod scripts;
 mod session;
 mod signals;
+mod state;
 mod terminal;
 mod tools;
 mod untrusted;

@@ -171,3 +171,25 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         .exits(0)
         .prints("up\n");
 }
+
+/// The guest has the deadline too.
+#[test]
+fn a_stopped_brig_does_not_stop_the_clock() {
+    let brig = Brig::new();
+    let mark = digits();
+    let script = format!("echo up; exec sleep 600.{mark}");
+    let words = ["run", "--timeout", "3s", "--", "sh", "-c", &script];
+    let (child, out) = started(&brig, &words);
+    assert!(is_running(&format!("600.{mark}")), "control: it runs");
+    signal(&child, "STOP");
+    let sleeper = format!("600.{mark}");
+    let begun = Instant::now();
+    while is_running(&sleeper) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    signal(&child, "CONT");
+    let (code, _, said) = ended(child, out);
+    assert_eq!(code, Some(124), "{said}");
+    assert!(said.contains("ran longer than 3s"), "{said}");
+}

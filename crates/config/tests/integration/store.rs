@@ -316,3 +316,22 @@ fn a_text_that_cannot_be_changed_without_loss_is_refused_whole() {
     assert!(matches!(change, Err(Error::Shape(_))), "{change:?}");
     assert_eq!(place.text(), text);
 }
+
+#[test]
+fn what_a_killed_process_left_is_replaced_and_not_followed() {
+    let place = ConfigFile::with("");
+    let left = place.store.path().with_added_extension("brig-new");
+    let other = place.directory.path().join("other");
+    fs::write(&other, "mine").unwrap();
+    for make in [
+        |left: &Path, _: &Path| fs::write(left, "half a te"),
+        |left: &Path, other: &Path| symlink(other, left),
+    ] {
+        make(&left, &other).unwrap();
+        place.change(List::Allow, Change::Add, &["a.example"]);
+        assert!(place.text().contains("a.example"));
+        assert!(left.symlink_metadata().is_err());
+        place.change(List::Allow, Change::Remove, &["a.example"]);
+    }
+    assert_eq!(fs::read_to_string(other).unwrap(), "mine");
+}

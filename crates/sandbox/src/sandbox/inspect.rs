@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use serde::Serialize;
 
 use super::{Sandbox, SessionInfo};
+use crate::sessions::StateProblem;
 use crate::{
     AgentId, Checkpoint, ControlState, Controls, Error, Result, Session, SessionConfig, SessionId,
     SessionStatus, needs,
@@ -23,6 +24,8 @@ pub struct SessionDetails {
     pub enforcement: Vec<ControlState>,
     /// Oldest first.
     pub checkpoints: Vec<Checkpoint>,
+    /// Checkpoints that can't be read.
+    pub unreadable: Vec<StateProblem>,
 }
 
 impl Sandbox {
@@ -36,16 +39,15 @@ impl Sandbox {
             ErrorKind::NotFound => missing(),
             _ => Error::io(format!("session `{id}`"), error),
         };
+        let mut unreadable = Vec::new();
         let (info, config, checkpoints) = match self.shared.storage.durable() {
             Some(store) => {
                 let record = store.read(agent, id).map_err(failed)?;
                 let saved = store.checkpoints(agent, id).map_err(failed)?;
                 let info = self.info(store, agent, id);
-                (
-                    info,
-                    record.config,
-                    saved.into_iter().map(Into::into).collect(),
-                )
+                unreadable.extend(saved.unreadable.into_iter().map(Into::into));
+                let checkpoints = saved.checkpoints.into_iter().map(Into::into);
+                (info, record.config, checkpoints.collect())
             }
             None => {
                 let inner = self.shared.session(agent, id);
@@ -67,6 +69,7 @@ impl Sandbox {
             config,
             enforcement,
             checkpoints,
+            unreadable,
         })
     }
 }

@@ -10,7 +10,7 @@ use super::live::{Slot, with_home};
 use super::open::can_save;
 use crate::backend::SnapshotState;
 use crate::shared::{SessionKey, lock};
-use crate::store::{CheckpointRecord, Home, SessionRecord, Store, tampered};
+use crate::store::{CheckpointListing, CheckpointRecord, Home, SessionRecord, Store, tampered};
 use crate::{CheckpointName, Error, Result, SessionId};
 
 /// A saved state. Its files never change again.
@@ -128,7 +128,10 @@ impl Session {
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let SessionKey { agent, session: id } = &self.inner.key;
         let store = self.shared.storage.store()?;
-        match store.checkpoints(agent, id) {
+        match store
+            .checkpoints(agent, id)
+            .and_then(CheckpointListing::whole)
+        {
             Ok(records) => Ok(records.into_iter().map(Into::into).collect()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(Error::io(format!("saved states of session `{id}`"), error)),

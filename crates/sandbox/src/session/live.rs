@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::inner::{Inner, Phase};
 use super::network::{self, NetworkUpdates};
@@ -15,6 +15,7 @@ use crate::backend::{Lifetime, Options, StateKind};
 use crate::config::MIB;
 use crate::shared::{Shared, lock};
 use crate::store::{Head, Home, NetworkFile, Opening, SessionRecord, Store, blocking};
+use crate::wait::Wait;
 use crate::{
     AgentId, BackendId, Capabilities, Error, InitialState, Instance, Plan, Result, SessionConfig,
     SessionId,
@@ -321,7 +322,7 @@ pub(super) async fn wait_for_home(
     id: &SessionId,
     enough: impl Fn() -> bool,
 ) -> Result<Option<Box<Home>>> {
-    let until = Instant::now() + PATIENCE;
+    let mut wait = Wait::new();
     loop {
         let pid = match store.try_open(agent, id)? {
             Opening::Open(home) => return Ok(Some(home)),
@@ -336,14 +337,13 @@ pub(super) async fn wait_for_home(
         if enough() {
             return Ok(None);
         }
-        if Instant::now() >= until {
-            let problem = match pid {
-                Some(pid) => format!("process {pid} has it open"),
-                None => "another process has it open".into(),
-            };
+        let whom = || pid.map_or("another process".into(), |pid| format!("process {pid}"));
+        if wait.is_over(PATIENCE, || {
+            format!("{}, which has session `{id}` open", whom())
+        }) {
             return Err(Error::SessionBusy {
                 session: id.to_string(),
-                problem,
+                problem: format!("{} has it open", whom()),
             });
         }
         sleep(POLL).await;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::atomic::{put_json, read_json};
 use super::home::{CHECKPOINTS, Home};
 use super::record::LayerRef;
-use super::sweep::is_missing;
+use super::sweep::{at, is_missing};
 use super::{Store, make_one};
 use crate::{AgentId, CheckpointName, Error, Result, SessionId};
 
@@ -57,16 +57,40 @@ impl Store {
         &self,
         agent: &AgentId,
         id: &SessionId,
-    ) -> io::Result<Vec<CheckpointRecord>> {
-        let mut list = checkpoints_in(&self.session_path(agent, id))?;
-        list.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-        Ok(list)
+    ) -> io::Result<CheckpointListing> {
+        let mut listing = listing(&self.session_path(agent, id))?;
+        let by_age = |a: &CheckpointRecord, b: &CheckpointRecord| {
+            (a.created, &a.name).cmp(&(b.created, &b.name))
+        };
+        listing.checkpoints.sort_by(by_age);
+        Ok(listing)
     }
 }
 
-/// The records in the directory of a session.
+/// The records in the directory of a session, or an error if there may be others.
 pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>> {
-    let mut list = Vec::new();
+    listing(session)?.whole()
+}
+
+/// The checkpoints of a session, and the files of those that can't be read.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointListing {
+    pub checkpoints: Vec<CheckpointRecord>,
+    pub unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+impl CheckpointListing {
+    /// All of them, or an error.
+    pub(crate) fn whole(mut self) -> io::Result<Vec<CheckpointRecord>> {
+        match self.unreadable.pop() {
+            Some((path, error)) => Err(at(&path, error)),
+            None => Ok(self.checkpoints),
+        }
+    }
+}
+
+fn listing(session: &Path) -> io::Result<CheckpointListing> {
+    let mut list = CheckpointListing::default();
     let entries = match fs::read_dir(session.join(CHECKPOINTS)) {
         // Backups leave out directories that are empty.
         Err(error) if is_missing(&error) && session.is_dir() => return Ok(list),
@@ -78,7 +102,10 @@ pub(super) fn checkpoints_in(session: &Path) -> io::Result<Vec<CheckpointRecord>
             .extension()
             .is_some_and(|extension| extension == "json")
         {
-            list.push(read_json(&path)?);
+            match read_json(&path) {
+                Ok(record) => list.checkpoints.push(record),
+                Err(error) => list.unreadable.push((path, error)),
+            }
         }
     }
     Ok(list)

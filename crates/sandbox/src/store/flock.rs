@@ -4,14 +4,19 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::sweep::is_missing;
+use crate::wait::Wait;
 
+/// How long to wait between two looks: at first for those who are done at once.
+const FIRST: Duration = Duration::from_micros(500);
 const POLL: Duration = Duration::from_millis(20);
+/// Longer than anybody has a lock that others wait for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Held until it is dropped.
 #[derive(Debug)]
@@ -30,12 +35,29 @@ impl FileLock {
         Self::take(path, FlockOperation::NonBlockingLockShared)
     }
 
-    pub(super) fn exclusive(path: &Path) -> io::Result<Option<Self>> {
-        Self::take(path, FlockOperation::LockExclusive)
+    /// The lock, which others have only for a short time. `doing`: what they do with it.
+    pub(super) fn exclusive(path: &Path, doing: &str) -> io::Result<Self> {
+        Self::patiently(path, FlockOperation::NonBlockingLockExclusive, doing)
     }
 
-    pub(super) fn shared(path: &Path) -> io::Result<Option<Self>> {
-        Self::take(path, FlockOperation::LockShared)
+    pub(super) fn shared(path: &Path, doing: &str) -> io::Result<Self> {
+        Self::patiently(path, FlockOperation::NonBlockingLockShared, doing)
+    }
+
+    fn patiently(path: &Path, operation: FlockOperation, doing: &str) -> io::Result<Self> {
+        let (mut wait, mut pause) = (Wait::new(), FIRST);
+        loop {
+            if let Some(lock) = Self::take(path, operation)? {
+                return Ok(lock);
+            }
+            let whom = || format!("{}, which {doing}", holder(path));
+            if wait.is_over(PATIENCE, whom) {
+                let problem = format!("gave up waiting for {}", whom());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(POLL);
+        }
     }
 
     /// A new file that is locked when it gets its name: one that is not locked was abandoned.
@@ -64,15 +86,17 @@ impl FileLock {
         }
     }
 
-    /// The lock, if nobody has it for long.
-    pub(super) fn within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
-        let until = Instant::now() + patience;
+    /// The lock, if nobody has it for long. `doing`: what they do with it.
+    pub(super) fn within(path: &Path, patience: Duration, doing: &str) -> io::Result<Option<Self>> {
+        let (mut wait, mut pause) = (Wait::new(), FIRST);
         loop {
             let lock = Self::try_exclusive(path)?;
-            if lock.is_some() || Instant::now() >= until {
+            let whom = || format!("{}, which {doing}", holder(path));
+            if lock.is_some() || wait.is_over(patience, whom) {
                 return Ok(lock);
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(POLL);
         }
     }
 
@@ -90,5 +114,14 @@ impl FileLock {
     pub(super) fn moved(mut self, path: PathBuf) -> Self {
         self.path = path;
         self
+    }
+}
+
+/// Who has a file locked, in words.
+fn holder(path: &Path) -> String {
+    let holders = File::open(path).and_then(|file| brig_linux::locks::holders(&file));
+    match holders.as_deref() {
+        Ok([pid, ..]) => format!("process {pid}"),
+        _ => "another process".into(),
     }
 }

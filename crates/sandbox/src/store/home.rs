@@ -15,7 +15,7 @@ use super::atomic::{Put, put_json, read_json, sync_directory, write_json};
 use super::flock::FileLock;
 use super::head::Head;
 use super::owner::OwnerFile;
-use super::pool::Change;
+use super::pool::{COLLECTING, Change};
 use super::record::{LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
 use super::sweep::is_missing;
@@ -100,7 +100,7 @@ impl Store {
 
     fn stage(&self, staging: &Path, record: &SessionRecord) -> io::Result<FileLock> {
         // A directory that is not locked is swept, unless somebody has this lock.
-        let swept = FileLock::shared(&self.pool_lock())?;
+        let swept = FileLock::shared(&self.pool_lock(), COLLECTING)?;
         make_directory(staging)?;
         let lock = FileLock::create(&staging.join(LOCK))?;
         drop(swept);
@@ -108,6 +108,8 @@ impl Store {
         make_directory(&head_path(staging, record.head))?;
         write_json(&staging.join(RECORD), record)?;
         File::create_new(staging.join(CREATING))?;
+        // From its first moment on others can see who has it.
+        OwnerFile::write(staging, None)?;
         self.note(record, &record.layers)?;
         Ok(lock)
     }
@@ -235,7 +237,11 @@ impl Store {
     /// Held while a session is changed or destroyed. Nothing if there is no such session.
     pub(super) fn lock_changes(&self, session: &Path, id: &SessionId) -> Result<Option<FileLock>> {
         loop {
-            return match FileLock::within(&session.join(CHANGE), CHANGE_PATIENCE) {
+            return match FileLock::within(
+                &session.join(CHANGE),
+                CHANGE_PATIENCE,
+                "saves or restores files of the session",
+            ) {
                 // Another session may have got the name meanwhile.
                 Ok(Some(lock)) if !lock.in_place() => continue,
                 Ok(Some(lock)) => Ok(Some(lock)),

@@ -30,7 +30,10 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-pub(crate) use checkpoint::{CheckpointRecord, tampered};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+pub(crate) use checkpoint::{CheckpointListing, CheckpointRecord, tampered};
 pub(crate) use head::Head;
 pub(crate) use home::{AtBackend, Home, Opening};
 pub(crate) use network::NetworkFile;
@@ -41,6 +44,8 @@ pub(crate) use references::Missing;
 use self::temporary::Temporary;
 use crate::{AgentId, Error, Result, SessionId};
 
+const DIRECTORIES: [&str; 5] = ["sessions", "layers", "staging", "trash", REFERENCES];
+const REFERENCES: &str = "references";
 const SESSION_IN_TRASH: &str = "session-";
 
 /// A directory of state.
@@ -57,17 +62,32 @@ impl Store {
         let failed = |error| Error::io(format!("state directory `{}`", root.display()), error);
         make_directory(root).map_err(failed)?;
         let root = fs::canonicalize(root).map_err(failed)?;
-        for name in ["sessions", "layers", "staging", "trash"] {
-            make_directory(&root.join(name)).map_err(failed)?;
+        for name in DIRECTORIES {
+            let made = make_directory(&root.join(name));
+            // Made when it is needed, if this is an older directory on a medium that can't be written.
+            if name != REFERENCES {
+                made.map_err(failed)?;
+            }
         }
-        // Made when it is needed, if this is an older directory on a medium that can't be written.
-        let _ = make_directory(&root.join("references"));
         let store = Self {
             root,
             _temporary: None,
         };
         store.sweep();
         Ok(store)
+    }
+
+    /// The directories that this user may not write.
+    pub(crate) fn unwritable(&self) -> Vec<(PathBuf, io::Error)> {
+        let mut unwritable = Vec::new();
+        for name in DIRECTORIES {
+            let path = self.root.join(name);
+            match access(&path, Access::WRITE_OK | Access::EXEC_OK) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => unwritable.push((path, error.into())),
+            }
+        }
+        unwritable
     }
 
     pub(crate) fn root(&self) -> &Path {

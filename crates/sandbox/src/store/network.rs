@@ -39,10 +39,8 @@ impl Store {
         let Some(_changing) = self.lock_changes(&directory, id)? else {
             return Ok(None);
         };
-        let lock = match FileLock::exclusive(&directory.join(LOCK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            lock => lock.map_err(failed)?,
-        };
+        let doing = "changes the hosts of the session";
+        let lock = FileLock::exclusive(&directory.join(LOCK), doing).map_err(failed)?;
         let file = NetworkFile(directory.join(FILE));
         let before = file.read().map_err(failed)?;
         let mut after = before.clone();

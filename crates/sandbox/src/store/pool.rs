@@ -36,14 +36,16 @@ pub(crate) struct Change<'a> {
 
 /// What the names of the files begin with that stand for an unfinished [`Change`].
 const UNFINISHED: &str = "unfinished-";
+/// What those do who have the lock of the layers: several at a time, or one alone.
+pub(super) const CHANGING: &str = "adds or uses saved states";
+pub(super) const COLLECTING: &str = "removes saved states that nobody needs";
 /// How long a collection waits for others.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Store {
     /// To look at layers, or to add a reference to one that has others.
     pub(crate) fn pool(&self) -> Result<Pool<'_>> {
-        let lock = FileLock::shared(&self.pool_lock()).map_err(failed)?;
-        let lock = lock.ok_or_else(|| failed(io::ErrorKind::WouldBlock.into()))?;
+        let lock = FileLock::shared(&self.pool_lock(), COLLECTING).map_err(failed)?;
         Ok(Pool {
             store: self,
             _lock: lock,
@@ -92,7 +94,7 @@ impl Store {
     /// Removes the layers that nobody refers to. Others who are at work come first. Where they take long, the mark of
     /// the change stays, and the next start tries again.
     pub(crate) fn collect(&self) -> io::Result<()> {
-        match FileLock::within(&self.pool_lock(), PATIENCE)? {
+        match FileLock::within(&self.pool_lock(), PATIENCE, CHANGING)? {
             Some(lock) => self.remove_unused(&lock),
             None => Ok(()),
         }
@@ -114,9 +116,7 @@ impl Store {
 
     /// How many layers nobody refers to, and the bytes that they take.
     pub(crate) fn unused_layers(&self) -> io::Result<(usize, u64)> {
-        let Some(_lock) = FileLock::exclusive(&self.pool_lock())? else {
-            return Ok((0, 0));
-        };
+        let _lock = FileLock::exclusive(&self.pool_lock(), CHANGING)?;
         let unused = self.unused()?;
         let bytes = unused.iter().map(|layer| usage(layer).unwrap_or(0));
         Ok((unused.len(), bytes.sum()))

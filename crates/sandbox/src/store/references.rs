@@ -15,10 +15,8 @@ use jiff::Timestamp;
 
 use super::record::{LayerDigest, LayerRef, SessionRecord};
 use super::sweep::{Needs, directories, is_missing};
-use super::{Store, make_directory};
+use super::{REFERENCES, Store, make_directory};
 use crate::{AgentId, SessionId};
-
-const DIRECTORY: &str = "references";
 
 /// A session that nobody destroyed, and that is not where it belongs.
 #[derive(Clone, Debug)]
@@ -33,7 +31,7 @@ pub(crate) struct Missing {
 
 impl Store {
     fn references(&self) -> PathBuf {
-        self.root.join(DIRECTORY)
+        self.root.join(REFERENCES)
     }
 
     fn notes(&self, agent: &AgentId, id: &SessionId, created: Timestamp) -> PathBuf {

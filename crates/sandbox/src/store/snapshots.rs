@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::atomic::{read_json, write_json};
 use super::flock::FileLock;
+use super::pool::{CHANGING, COLLECTING};
 use super::record::{LayerDigest, LayerRef};
 use super::{Store, make_directory};
 use crate::backend::Snapshot;
@@ -48,7 +49,7 @@ impl Store {
     ) -> Result<()> {
         let set = || -> io::Result<()> {
             // Nothing is deleted between the list and the reference.
-            let _lock = FileLock::shared(&self.pool_lock())?;
+            let _lock = FileLock::shared(&self.pool_lock(), COLLECTING)?;
             make_directory(&self.root.join(DIRECTORY))?;
             let layer = LayerRef::of(snapshot.clone());
             let listed = Listed {
@@ -64,7 +65,7 @@ impl Store {
     /// Takes the snapshots of a backend that nothing refers to. Whoever takes them deletes them.
     pub(crate) fn take_unused_snapshots(&self, backend: &BackendId) -> Result<Vec<Unused>> {
         let take = || -> io::Result<Vec<Unused>> {
-            let _lock = FileLock::exclusive(&self.pool_lock())?;
+            let _lock = FileLock::exclusive(&self.pool_lock(), CHANGING)?;
             // A record that can't be read may refer to anything.
             let Ok(used) = self.referred() else {
                 return Ok(Vec::new());

@@ -21,7 +21,7 @@ struct Log {
 impl Recorder for Log {
     fn append(&self, record: Record) -> Result<(), RecordError> {
         match self.full.load(Ordering::SeqCst) {
-            true => Err(RecordError("the disk is full".into())),
+            true => Err(RecordError::new("the disk is full")),
             false => self.records.append(record),
         }
     }

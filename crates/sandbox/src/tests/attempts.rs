@@ -165,7 +165,7 @@ impl Recorder for Hiccup {
     fn append(&self, record: Record) -> Result<(), RecordError> {
         if matches!(record.event, Fact::EgressDecided(_)) {
             self.0.fetch_add(1, Ordering::SeqCst);
-            return Err(RecordError("the disk is full".into()));
+            return Err(RecordError::new("the disk is full"));
         }
         Ok(())
     }

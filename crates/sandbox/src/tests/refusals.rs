@@ -40,7 +40,7 @@ impl Recorder for Full {
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         left.map(|_| ())
-            .map_err(|_| RecordError("the disk is full".into()))
+            .map_err(|_| RecordError::new("the disk is full"))
     }
 }
 

@@ -24,7 +24,7 @@ impl Recorder for Keeps {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
                 left.checked_sub(1)
             });
-        left.map(drop).map_err(|_| RecordError("full".into()))
+        left.map(drop).map_err(|_| RecordError::new("full"))
     }
 }
 
@@ -245,10 +245,10 @@ struct Held {
 
 impl Recorder for Held {
     fn append(&self, _: Record) -> std::result::Result<(), RecordError> {
-        let failed = |_| RecordError("the test has ended".into());
+        let failed = |_| RecordError::new("the test has ended");
         self.has
             .send(())
-            .map_err(|_| RecordError("the test has ended".into()))?;
+            .map_err(|_| RecordError::new("the test has ended"))?;
         self.go.lock().expect("lock").recv().map_err(failed)?;
         self.kept.fetch_add(1, Ordering::SeqCst);
         Ok(())
