@@ -32,7 +32,7 @@ async fn attempt(args: &PruneAllArgs) -> Result<u8, Failure> {
 }
 
 async fn prune(args: &PruneAllArgs, removed: &mut Vec<Old>) -> Result<u8, Failure> {
-    let sessions = assemble::sessions()?;
+    let sessions = assemble::sessions()?.collecting_later();
     let old = old(&sessions, args.before)?;
     let mut left = Vec::new();
     if args.yes {

@@ -12,6 +12,8 @@ pub struct Accesses {
     times: AccessTimes,
     before: HashMap<u64, Time>,
     now: HashMap<u64, Time>,
+    /// How many bytes the last call copied.
+    pub(super) copied: u64,
 }
 
 impl Accesses {

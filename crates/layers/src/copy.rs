@@ -73,15 +73,24 @@ fn next_extent(file: &File, from: u64) -> io::Result<Option<(u64, u64)>> {
     Ok(Some((start, stop)))
 }
 
-/// Gives back how many bytes were written.
-pub(super) fn copy(from: &File, size: u64, to: &File) -> io::Result<u64> {
+/// Gives back how many bytes were written, or nothing if it would be more than `room`: then no more than that was.
+pub(super) fn copy(from: &File, size: u64, to: &File, room: u64) -> io::Result<Option<u64>> {
     let mut written = 0;
+    let mut fits = true;
     for_each_piece(from, size, |at, piece| {
+        fits &= written + piece.len() as u64 <= room;
+        if !fits {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         written += piece.len() as u64;
         to.write_all_at(piece, at)
-    })?;
+    })
+    .or_else(|error| if fits { Err(error) } else { Ok(()) })?;
+    if !fits {
+        return Ok(None);
+    }
     to.set_len(size)?;
-    Ok(written)
+    Ok(Some(written))
 }
 
 /// Compares what two files hold.

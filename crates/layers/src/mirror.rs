@@ -97,6 +97,11 @@ pub fn mirror_seen(
         Some(extension) if extension == NEXT => Some(open_directory(CWD, into.with_extension(""))?),
         _ => None,
     };
+    if let Some(earlier) = &earlier
+        && accesses.copied > MUCH
+    {
+        remove_replaced(&target, earlier, 0)?;
+    }
     let found = meta(&source)?;
     let mut mirror = Mirror {
         device: found.device,
@@ -119,8 +124,37 @@ pub fn mirror_seen(
     mirror.accesses.begin();
     mirror.folder(level, &found, 0)?;
     mirror.accesses.complete();
+    mirror.accesses.copied = mirror.stats.copied_bytes;
     mirror.stats.compared_bytes = mirror.comparison.bytes;
     Ok(mirror.stats)
+}
+
+/// After a call that copied more than this, what it replaced is removed before the next one.
+const MUCH: u64 = 4 << 20;
+
+/// Removes the files of a folder that was in use before another that are not those of the other. They are of no use any
+/// more, and would lie there beside new ones until all of those are saved.
+fn remove_replaced(old: &OwnedFd, new: &OwnedFd, depth: usize) -> io::Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    for name in names(old)? {
+        let Some(found) = meta_at(old, &name)? else {
+            continue;
+        };
+        let other = meta_at(new, &name)?;
+        match (found.kind, other) {
+            (Kind::Folder, Some(other)) if other.kind == Kind::Folder => {
+                let (old, new) = (open_directory(old, &*name)?, open_directory(new, &*name)?);
+                remove_replaced(&old, &new, depth + 1)?;
+            }
+            (Kind::File, Some(other))
+                if (found.device, found.inode) == (other.device, other.inode) => {}
+            (Kind::Folder | Kind::File, _) => remove(old, &name)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What the files hold, and what their copies hold in place of holes, for two copies of each.
@@ -374,10 +408,9 @@ impl Mirror<'_> {
         let part = self.part.open()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let new = File::from(openat(part, c"file", flags, Mode::RUSR | Mode::WUSR)?);
-        self.stats.copied_bytes += copy(file, found.size, &new)?;
-        if self.stats.copied_bytes > self.limit {
-            return Err(changes_meanwhile());
-        }
+        let room = self.limit.saturating_sub(self.stats.copied_bytes);
+        let copied = copy(file, found.size, &new, room)?;
+        self.stats.copied_bytes += copied.ok_or_else(changes_meanwhile)?;
         self.stats.copied += 1;
         self.own(&new)?;
         fchmod(&new, Mode::from_raw_mode(file_mode(found.mode)))?;

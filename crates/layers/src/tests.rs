@@ -70,6 +70,60 @@ fn more_than_the_limit_is_not_saved() {
     assert!(mirror(from.as_fd(), &pair.into, false, 10, Unchanged::Time, None).is_ok());
 }
 
+#[test]
+fn no_more_than_the_limit_is_ever_written() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![1; 1 << 20]).expect("write");
+    let from = File::open(from).expect("open");
+    let to = File::create(to).expect("create");
+    let written = |room| copy::copy(&from, 1 << 20, &to, room).expect("copied");
+    assert_eq!(written((1 << 20) - 1), None);
+    assert!(to.metadata().expect("metadata").len() < 1 << 20);
+    assert_eq!(written(1 << 20), Some(1 << 20));
+}
+
+#[test]
+fn what_was_replaced_is_removed_before_much_is_saved_again() {
+    let pair = Pair::new();
+    let next = pair.into.with_extension(NEXT);
+    fs::create_dir(&next).expect("folder");
+    let mut accesses = Accesses::default();
+    let mut save = |limit| {
+        let from = File::open(&pair.from).expect("open");
+        let from = from.as_fd();
+        mirror_seen(
+            from,
+            &next,
+            false,
+            limit,
+            Unchanged::Time,
+            None,
+            &mut accesses,
+        )?;
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(CWD, &next, CWD, &pair.into, exchange)?;
+        Ok::<_, io::Error>(())
+    };
+    pair.write("same/file", "same");
+    fs::write(pair.from.join("a"), vec![1; 5 << 20]).expect("write");
+    save(LIMIT).expect("saved");
+    pair.write("gone/below", "gone");
+    fs::write(pair.from.join("b"), vec![2; 5 << 20]).expect("write");
+    save(LIMIT).expect("saved");
+    fs::remove_dir_all(pair.from.join("gone")).expect("removed");
+    fs::write(pair.from.join("b"), vec![3; 5 << 20]).expect("write");
+    save(LIMIT).expect("saved");
+    // The first step of the next save, which does not get further.
+    assert!(next.join("gone/below").exists(), "control");
+    assert_eq!(fs::read(next.join("b")).expect("read")[0], 2, "control");
+    fs::write(pair.from.join("b"), vec![4; 5 << 20]).expect("write");
+    save(1).expect_err("more than the limit");
+    assert!(!next.join("gone").exists() && !next.join("b").exists());
+    assert!(next.join("a").exists() && next.join("same/file").exists());
+    assert_eq!(fs::read(pair.into.join("b")).expect("read")[0], 3);
+}
+
 /// Until a change is old enough that a copy of it counts as up to date.
 fn settle() {
     sleep(Duration::from_millis(60));

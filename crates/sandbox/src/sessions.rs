@@ -23,6 +23,7 @@ use crate::{
 pub struct Sessions {
     store: Store,
     recorder: Arc<dyn Recorder>,
+    collects: bool,
 }
 
 impl Sessions {
@@ -33,7 +34,21 @@ impl Sessions {
     /// It cannot be created or read.
     pub fn open(state_dir: &Path, recorder: Arc<dyn Recorder>) -> Result<Self> {
         let store = Store::open(state_dir)?;
-        Ok(Self { store, recorder })
+        Ok(Self {
+            store,
+            recorder,
+            collects: true,
+        })
+    }
+
+    /// For many sessions: destroying one leaves its saved states, until [`Sessions::collect`] or the next start removes
+    /// those of all at once. Finding out what nobody needs reads every session.
+    #[must_use]
+    pub fn collecting_later(self) -> Self {
+        Self {
+            collects: false,
+            ..self
+        }
     }
 
     /// The agent whose session has this id. Looks at directory names only.
@@ -243,8 +258,19 @@ impl Sessions {
         self.recorder
             .append(key.record(None, Fact::SessionDestroyRequested))?;
         let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
-        let destroyed = blocking(move || store.destroy(&own.agent, &own.session)).await;
+        let collects = self.collects;
+        let destroy = move || match collects {
+            true => store.destroy(&own.agent, &own.session),
+            false => store.destroy_only(&own.agent, &own.session),
+        };
+        let destroyed = blocking(destroy).await;
         record_destroyed(self.recorder.as_ref(), &key, destroyed)
+    }
+
+    /// Removes the saved states of sessions that were destroyed and collect later. What can't be removed now is removed
+    /// at the next start.
+    pub fn collect(&self) {
+        self.store.collect_unfinished();
     }
 
     /// When a session was last opened or changed; `None` while a process has it open.

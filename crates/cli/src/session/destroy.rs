@@ -10,8 +10,12 @@ use crate::{assemble, json, units};
 pub(crate) async fn run(args: &DestroyArgs) -> Result<u8, Failure> {
     let mut destroyed = Vec::new();
     match assemble::existing_sessions()? {
-        Some(sessions) => (each(&sessions, args, &mut destroyed).await)
-            .map_err(|failure| failure.after(std::mem::take(&mut destroyed)))?,
+        Some(sessions) => {
+            let sessions = sessions.collecting_later();
+            let done = each(&sessions, args, &mut destroyed).await;
+            sessions.collect();
+            done.map_err(|failure| failure.after(std::mem::take(&mut destroyed)))?;
+        }
         None => (args.sessions.iter()).for_each(|name| unknown(&name.to_string())),
     }
     if args.json {

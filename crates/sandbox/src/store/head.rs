@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::atomic::write_note;
 use super::home::LEASE;
-use super::{Store, blocking};
+use super::{Store, blocking, remove_tree};
 use crate::backend::{Lease, Saved};
 use crate::{BackendId, Error, Instance, Result};
 
@@ -60,10 +60,11 @@ impl Head {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
-        match (
-            instance.save(&self.pinned().join(&next)).await?,
-            &self.snapshots,
-        ) {
+        let saved = instance.save(&self.pinned().join(&next)).await;
+        if saved.is_err() && self.snapshots.is_none() {
+            self.forget_attempt(&next).await;
+        }
+        match (saved?, &self.snapshots) {
             (Saved::Directory, None) => {
                 renameat_with(home, &next, home, &self.name, RenameFlags::EXCHANGE).map_err(failed)
             }
@@ -80,6 +81,20 @@ impl Head {
                 "the backend saved files in another way than it declared".into(),
             )),
         }
+    }
+
+    /// Removes what an attempt to save left, so that it does not add up with that of others.
+    async fn forget_attempt(&self, next: &str) {
+        // Whole, because the paths need its descriptor.
+        let (head, next) = (self.clone(), next.to_owned());
+        let _ = blocking(move || {
+            for name in [format!("{next}.part"), next] {
+                // Each is tried. What can't be removed is removed when the session is opened.
+                let _ = remove_tree(&head.pinned().join(name));
+            }
+            Ok(())
+        })
+        .await;
     }
 
     /// Keeps the lease of an instance that was used.

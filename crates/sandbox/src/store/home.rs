@@ -254,6 +254,15 @@ impl Store {
 
     /// Ends a session, whoever has it open in this PID namespace, and removes it. Returns whether there was one.
     pub(crate) fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
+        self.remove(agent, id, true)
+    }
+
+    /// The same, without looking for layers that nobody needs any more: the next collection does.
+    pub(crate) fn destroy_only(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
+        self.remove(agent, id, false)
+    }
+
+    fn remove(&self, agent: &AgentId, id: &SessionId, collects: bool) -> Result<bool> {
         let path = self.session_path(agent, id);
         let Some(changing) = self.lock_changes(&path, id)? else {
             return Ok(false);
@@ -288,7 +297,8 @@ impl Store {
             // Fails while there are others, as it should.
             let _ = fs::remove_dir(agent);
         }
-        if let Some(change) = change {
+        // Without that, its mark stays.
+        if let Some(change) = change.filter(|_| collects) {
             change.collect();
         }
         removed.map_err(|error| Error::Incomplete {

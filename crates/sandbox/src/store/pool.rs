@@ -72,6 +72,13 @@ impl Store {
         files
     }
 
+    /// Removes what changes left that were not finished.
+    pub(crate) fn collect_unfinished(&self) {
+        if !self.unfinished().is_empty() {
+            let _ = self.collect();
+        }
+    }
+
     /// Removes what interrupted changes left, unless somebody is at work on layers.
     pub(super) fn collect_interrupted(&self) -> io::Result<()> {
         if self.unfinished().is_empty() {

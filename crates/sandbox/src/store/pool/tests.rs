@@ -168,6 +168,33 @@ fn a_session_that_goes_takes_its_layers_and_leaves_no_file() {
     assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
 }
 
+#[test]
+fn what_many_sessions_leave_is_removed_at_once() {
+    let root = tempfile::tempdir().expect("directory");
+    let ids = ["a", "b", "c"].map(|id| id.parse::<SessionId>().expect("a name"));
+    let (agent, _) = names();
+    let mut homes: Vec<Home> = Vec::new();
+    for id in &ids {
+        let home = session_named(root.path(), agent.clone(), id.clone());
+        write(&home, id.as_str());
+        save(&home, "c");
+        homes.push(home);
+    }
+    let store = homes[0].store.clone();
+    drop(homes);
+    for id in &ids[..2] {
+        assert!(store.destroy_only(&agent, id).expect("destroyed"));
+    }
+    assert_eq!(layers(root.path()).len(), 3, "control");
+    store.collect_unfinished();
+    assert_eq!(layers(root.path()).len(), 1);
+    assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
+    // At the latest the next start does it.
+    assert!(store.destroy_only(&agent, &ids[2]).expect("destroyed"));
+    drop(Store::open(root.path()).expect("store"));
+    assert_eq!(layers(root.path()), [] as [PathBuf; 0]);
+}
+
 /// Destroys a session of another agent, which removes the layers that nobody needs.
 fn destroy_another(root: &Path) {
     let (agent, id): (AgentId, SessionId) = (
