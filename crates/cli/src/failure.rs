@@ -99,6 +99,16 @@ impl Failure {
         self
     }
 
+    /// The operation took place all the same.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.code == ReasonCode::OperationIncomplete
+    }
+
+    /// Something else uses the session.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.code == ReasonCode::SessionBusy
+    }
+
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -37,13 +37,13 @@ async fn prune(args: &PruneAllArgs, removed: &mut Vec<Old>) -> Result<u8, Failur
     let mut left = Vec::new();
     if args.yes {
         for old in old {
-            // It may have been opened meanwhile.
-            match is_old(&sessions, &old.info, args.before)? {
-                Some(_) => {
-                    destroy::one(&sessions, &old.info.agent, &old.info.id).await?;
-                    removed.push(old);
+            let (agent, id) = (&old.info.agent, &old.info.id);
+            match destroy::one_unused(&sessions, agent, id, args.before).await {
+                Ok(()) => removed.push(old),
+                Err(failure) if failure.is_busy() => {
+                    failure::note(&format!("session `{id}` is in use now"));
                 }
-                None => failure::note(&format!("session `{}` is in use now", old.info.id)),
+                Err(failure) => return Err(failure),
             }
         }
         left = sweep().await;

@@ -7,6 +7,7 @@ use brig_reason::ReasonCode;
 
 use crate::failure::{self, Failure};
 use crate::policy::load;
+use crate::state;
 
 /// `$XDG_CONFIG_HOME/brig/config.yaml`, usually `~/.config/brig/config.yaml`.
 pub(crate) fn store() -> Result<Store, Failure> {
@@ -18,6 +19,13 @@ pub(crate) fn store() -> Result<Store, Failure> {
         .with_hint("set HOME or XDG_CONFIG_HOME")
     })?;
     Ok(Store::new(directory.join("config.yaml")))
+}
+
+/// The same, to be changed by this user.
+pub(crate) fn store_to_change() -> Result<Store, Failure> {
+    let store = store()?;
+    state::of_this_user(store.path())?;
+    Ok(store)
 }
 
 /// Reads it, and shows its warnings.

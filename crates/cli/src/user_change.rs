@@ -8,7 +8,7 @@ use brig_config::Error;
 use jiff::Timestamp;
 
 use crate::failure::Failure;
-use crate::{recorder, state, user};
+use crate::{recorder, user};
 
 pub(crate) struct UserChange {
     recorder: Arc<dyn Recorder>,
@@ -18,7 +18,7 @@ pub(crate) struct UserChange {
 
 impl UserChange {
     pub(crate) fn of(layer: &'static str) -> Result<Self, Failure> {
-        state::of_this_user(user::store()?.path())?;
+        user::store_to_change()?;
         Ok(Self {
             recorder: recorder::open()?,
             layer,

@@ -137,13 +137,15 @@ impl Store {
 
     /// Locks the directory, also against changes to the files next to the configuration.
     pub(crate) fn exclusive(&self) -> Result<File> {
-        let directory = self.path.parent().unwrap_or(Path::new("."));
+        // Two links may lead to one file.
+        let file = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let directory = file.parent().unwrap_or(Path::new("."));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .map_err(Error::unwritable(directory))?;
-        let path = self.path.with_extension("yaml.lock");
+        let path = file.with_extension("yaml.lock");
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(&path).map_err(Error::unwritable(&path))?;

@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::shared::SessionKey;
-use crate::store::{AtBackend, CheckpointListing, Missing, SessionRecord, Store, blocking};
+use crate::store::{
+    AtBackend, CheckpointListing, Missing, Removal, SessionRecord, Store, blocking,
+};
 use crate::{
     AgentId, BackendId, Checkpoint, Error, Result, SessionDetails, SessionId, SessionInfo,
     SessionStatus,
@@ -155,12 +157,19 @@ impl Sessions {
                 continue;
             }
             let key = SessionKey::new(&missing.agent, &missing.id);
+            // Another session may have the name: that one is not destroyed.
+            let is_gone = !self
+                .store
+                .has(&missing.agent, &missing.id)
+                .map_err(list_failed)?;
+            let record = |fact| match is_gone {
+                true => self.recorder.append(key.record(None, fact)),
+                false => Ok(()),
+            };
             if really {
-                self.recorder
-                    .append(key.record(None, Fact::SessionDestroyRequested))?;
+                record(Fact::SessionDestroyRequested)?;
                 missing.forget().map_err(list_failed)?;
-                self.recorder
-                    .append(key.record(None, Fact::SessionDestroyed))?;
+                record(Fact::SessionDestroyed)?;
             }
             forgotten.push((missing.agent, missing.id, seen));
         }
@@ -249,6 +258,29 @@ impl Sessions {
     /// It cannot be removed, or the removal cannot be recorded. [`Error::OtherBackend`] if its backend
     /// keeps a part of it: then only a [`crate::Sandbox`] of that backend can remove it.
     pub async fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
+        self.remove(agent, id, None).await
+    }
+
+    /// The same, if nobody has it open, and it was not used since then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sessions::destroy`], and [`Error::SessionBusy`] if it is in use, or was used.
+    pub async fn destroy_unused(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+        since: Timestamp,
+    ) -> Result<bool> {
+        self.remove(agent, id, Some(since)).await
+    }
+
+    async fn remove(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+        unused_since: Option<Timestamp>,
+    ) -> Result<bool> {
         refuse(id, self.store.at_backend(agent, id))?;
         if !self.store.has(agent, id).map_err(list_failed)? {
             return Ok(false);
@@ -259,9 +291,13 @@ impl Sessions {
             .append(key.record(None, Fact::SessionDestroyRequested))?;
         let (store, own) = (self.store.clone(), SessionKey::new(agent, id));
         let collects = self.collects;
-        let destroy = move || match collects {
-            true => store.destroy(&own.agent, &own.session),
-            false => store.destroy_only(&own.agent, &own.session),
+        let destroy = move || {
+            let removal = Removal {
+                collects_later: !collects,
+                unused_since: unused_since.map(Into::into),
+                ..Removal::default()
+            };
+            store.remove(&own.agent, &own.session, removal)
         };
         let destroyed = blocking(destroy).await;
         record_destroyed(self.recorder.as_ref(), &key, destroyed)

@@ -335,7 +335,9 @@ impl Writer {
         if let Some(next) = keys::load_next(&self.directory)?
             && next.public() == key
         {
-            keys::promote(&self.directory, &next)?;
+            // In the order of a rotation: the key comes last, so that there is always one that has signed the head.
+            self.use_key(next);
+            return self.finish_rotation();
         }
         let found = keys::load(&self.directory)?.filter(|found| found.public() == key);
         let found = found.ok_or_else(|| LogError::Key {

@@ -28,7 +28,7 @@ pub(crate) fn run(command: &AliasCommand) -> u8 {
 
 fn add(name: &str, reference: &str, sandbox: Option<bool>) -> Result<u8, Failure> {
     check_alias(name).map_err(user::failed)?;
-    let store = user::store()?;
+    let store = user::store_to_change()?;
     let known = user::load(&store)?;
     let path = match known.aliases().get(reference) {
         Some(other) => other.path.clone(),
@@ -88,7 +88,9 @@ fn list(as_json: bool) -> Result<u8, Failure> {
 
 fn remove(name: &str) -> Result<u8, Failure> {
     check_alias(name).map_err(user::failed)?;
-    let removed = user::store()?.remove_alias(name).map_err(user::failed)?;
+    let removed = user::store_to_change()?
+        .remove_alias(name)
+        .map_err(user::failed)?;
     if !removed {
         failure::note(&format!("there is no alias `{name}`"));
     }

@@ -81,7 +81,9 @@ fn open() -> Result<&'static ApprovalQueue, Failure> {
     if let Some(queue) = QUEUE.get() {
         return Ok(queue);
     }
-    let queue = ApprovalQueue::open(&state::directory()?).map_err(failed)?;
+    let state = state::directory()?;
+    state::of_this_user(&state)?;
+    let queue = ApprovalQueue::open(&state).map_err(failed)?;
     Ok(QUEUE.get_or_init(|| queue))
 }
 

@@ -44,6 +44,11 @@ fn attempt(args: &AuditArgs) -> Result<u8, Failure> {
             None => Ok(state::audit_directory(&state::directory()?)),
         }
     };
+    let log_to_change = || {
+        let path = log()?;
+        state::of_this_user(&path)?;
+        Ok::<_, Failure>(path)
+    };
     match &args.command {
         AuditCommand::Show(args) => show::run(&log()?, args),
         AuditCommand::Verify(args) => verify::run(&log()?, args),
@@ -53,8 +58,8 @@ fn attempt(args: &AuditArgs) -> Result<u8, Failure> {
         AuditCommand::Head(args) => head(&log()?, args.json),
         AuditCommand::Export(args) => export::run(&log()?, args),
         AuditCommand::AgtChain(args) => export::agt_chain(args),
-        AuditCommand::RotateKey(args) => rotate(&log()?, args.json),
-        AuditCommand::Prune(args) => prune::run(&log()?, args),
+        AuditCommand::RotateKey(args) => rotate(&log_to_change()?, args.json),
+        AuditCommand::Prune(args) => prune::run(&log_to_change()?, args),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `brig session destroy`.
 
 use brig_sandbox::{AgentId, Error, SessionId, SessionInfo, Sessions};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::args::DestroyArgs;
@@ -29,23 +30,37 @@ async fn each(
     args: &DestroyArgs,
     destroyed: &mut Vec<Value>,
 ) -> Result<(), Failure> {
+    // What was destroyed with something left over does not stop the others.
+    let mut left = Ok(());
+    let mut ended = |agent: &AgentId, id: &SessionId, done: Result<(), Failure>| {
+        let incomplete = done.as_ref().is_err_and(Failure::is_incomplete);
+        if done.is_ok() || incomplete {
+            destroyed.push(named(agent, id));
+        }
+        match done {
+            Err(failure) if incomplete => {
+                if left.is_ok() {
+                    left = Err(failure);
+                }
+                Ok(())
+            }
+            done => done,
+        }
+    };
     if args.all {
         for info in all(sessions, args.yes)? {
-            one(sessions, &info.agent, &info.id).await?;
-            destroyed.push(named(&info.agent, &info.id));
+            let done = one(sessions, &info.agent, &info.id).await;
+            ended(&info.agent, &info.id, done)?;
         }
     }
     for name in &args.sessions {
         match sessions.find(name.agent.as_ref(), &name.id) {
-            Ok(agent) => {
-                one(sessions, &agent, &name.id).await?;
-                destroyed.push(named(&agent, &name.id));
-            }
+            Ok(agent) => ended(&agent, &name.id, one(sessions, &agent, &name.id).await)?,
             Err(Error::SessionUnknown(name)) => unknown(&name),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    left
 }
 
 fn unknown(name: &str) {
@@ -84,4 +99,17 @@ pub(crate) async fn one(
         }
     }
     Ok(())
+}
+
+/// The same, if it was not used since then.
+pub(crate) async fn one_unused(
+    sessions: &Sessions,
+    agent: &AgentId,
+    id: &SessionId,
+    since: Timestamp,
+) -> Result<(), Failure> {
+    match sessions.destroy_unused(agent, id, since).await {
+        Err(Error::OtherBackend { .. }) => one(sessions, agent, id).await,
+        done => Ok(done.map(drop)?),
+    }
 }

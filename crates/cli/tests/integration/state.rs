@@ -155,6 +155,7 @@ fn sudo_does_not_write_into_the_state_of_its_caller() {
         ["run", "--", "true"].as_slice(),
         &["session", "create", "s"],
         &["sandbox", "allow", "a.example"],
+        &["approvals", "ls"],
     ] {
         let sudo = |uid: u32| {
             let mut command = brig.command(words);

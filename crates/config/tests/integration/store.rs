@@ -335,3 +335,29 @@ fn what_a_killed_process_left_is_replaced_and_not_followed() {
     }
     assert_eq!(fs::read_to_string(other).unwrap(), "mine");
 }
+
+#[test]
+fn two_links_to_one_file_share_its_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = directory.path().join("shared.yaml");
+    fs::write(&shared, "").unwrap();
+    let stores = ["a", "b"].map(|name| {
+        let own = directory.path().join(name);
+        fs::create_dir(&own).unwrap();
+        symlink(&shared, own.join("config.yaml")).unwrap();
+        Store::new(own.join("config.yaml"))
+    });
+    thread::scope(|scope| {
+        for (name, store) in ["a", "b"].into_iter().zip(&stores) {
+            scope.spawn(move || {
+                for number in 0..20 {
+                    let host = format!("{name}{number}.example");
+                    let change =
+                        store.change(List::Allow, Change::Add, &rules(&[&host]), |_| Ok(()));
+                    change.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(stores[0].load(&Disk).unwrap().0.allow().len(), 40);
+}

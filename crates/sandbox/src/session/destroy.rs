@@ -11,7 +11,7 @@ use super::inner::{Inner, Phase};
 use super::live::Slot;
 use crate::sessions::{destroyed_but, record_destroyed};
 use crate::shared::{SessionKey, Shared, lock};
-use crate::store::blocking;
+use crate::store::{Removal, blocking};
 use crate::{Error, KillReason, Result};
 
 /// How long executions may take to say how they ended, before their instance is ended under them.
@@ -90,7 +90,14 @@ impl Inner {
             .forget(&store.session_path(&agent, &id))
             .await;
         // The lock is released only when there is nothing left to open.
-        blocking(move || own.destroy(&agent, &id).map(|_| drop(home))).await?;
+        let remove = move || {
+            let removal = Removal {
+                only: home.as_deref(),
+                ..Removal::default()
+            };
+            own.remove(&agent, &id, removal)
+        };
+        blocking(remove).await?;
         shared.remove_at_backend(&self.key, &store, kept).await
     }
 

@@ -10,7 +10,7 @@ use super::inner::{Inner, Phase};
 use super::live::{Slot, wait_for_home};
 use crate::needs;
 use crate::shared::{SessionKey, Shared, lock};
-use crate::store::{Home, SessionRecord, Store, blocking};
+use crate::store::{Home, Removal, SessionRecord, blocking};
 use crate::{
     AgentId, Control, Controls, Error, Plan, Result, SessionConfig, SessionId, SessionStatus,
     Strength,
@@ -204,9 +204,17 @@ impl Drop for Unfinished<'_> {
             return;
         };
         // Only its own directory: a name that was taken belongs to another session.
-        let made = inner.slot.try_lock().is_ok_and(|slot| slot.home.is_some());
-        if let Some(store) = shared.storage.durable().filter(|_| made) {
-            let _ = Store::destroy(store, &inner.key.agent, &inner.key.session);
+        let home = inner
+            .slot
+            .try_lock()
+            .ok()
+            .and_then(|mut slot| slot.home.take());
+        if let (Some(store), Some(home)) = (shared.storage.durable(), home) {
+            let only = Removal {
+                only: Some(&home),
+                ..Removal::default()
+            };
+            let _ = store.remove(&inner.key.agent, &inner.key.session, only);
         }
         inner.abandon(shared);
     }

@@ -60,6 +60,15 @@ impl FileLock {
         }
     }
 
+    /// `None` if another process has it; an error if there is no such file.
+    pub(super) fn try_existing(path: &Path) -> io::Result<Option<Self>> {
+        Self::lock(
+            OpenOptions::new(),
+            path,
+            FlockOperation::NonBlockingLockExclusive,
+        )
+    }
+
     /// A new file that is locked when it gets its name: one that is not locked was abandoned.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let begun = path.with_extension("new");
@@ -69,13 +78,17 @@ impl FileLock {
     }
 
     fn take(path: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).mode(0o600);
+        Self::lock(options, path, operation)
+    }
+
+    fn lock(
+        mut options: OpenOptions,
+        path: &Path,
+        operation: FlockOperation,
+    ) -> io::Result<Option<Self>> {
+        let file = options.read(true).write(true).open(path)?;
         match flock(&file, operation) {
             Ok(()) => Ok(Some(Self {
                 path: path.into(),

@@ -5,10 +5,10 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use brig_layers::{merge, stacked, usage};
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, fsync, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::atomic::{Put, put_json, read_json, sync_directory, write_json};
@@ -18,7 +18,7 @@ use super::owner::OwnerFile;
 use super::pool::{COLLECTING, Change};
 use super::record::{LayerRef, SessionRecord};
 use super::snapshots::head_snapshot;
-use super::sweep::is_missing;
+use super::sweep::{is_missing, newest_inside};
 use super::{Store, make_directory, make_one, remove_tree};
 use crate::backend::{Lease, Options, Snapshot};
 use crate::{AgentId, BackendId, Error, Result, SessionId};
@@ -63,12 +63,7 @@ impl Store {
     /// [`Home::created`] on, and until then goes with its lock.
     pub(crate) fn create(&self, record: SessionRecord) -> Result<Home> {
         let path = self.session_path(&record.agent, &record.id);
-        if is_abandoned(&path) {
-            match self.destroy(&record.agent, &record.id) {
-                Ok(_) | Err(Error::Incomplete { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        (self.remove_abandoned(&record.agent, &record.id)).map_err(|e| failed(&record.id, e))?;
         let staging = self.fresh("staging");
         let made = self.stage(&staging, &record).and_then(|lock| {
             let directory = open_directory(&staging)?;
@@ -86,8 +81,12 @@ impl Store {
             }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&staging);
+                let there = self.read(&record.agent, &record.id);
                 if error.kind() == io::ErrorKind::AlreadyExists {
-                    // The notes may be those of the session that has the name.
+                    // The notes may be those of the session that has the name, if it is the same.
+                    if there.is_ok_and(|there| there.created != record.created) {
+                        self.forget_record(&record);
+                    }
                     return Err(Error::SessionExists {
                         session: record.id.to_string(),
                     });
@@ -254,19 +253,24 @@ impl Store {
 
     /// Ends a session, whoever has it open in this PID namespace, and removes it. Returns whether there was one.
     pub(crate) fn destroy(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
-        self.remove(agent, id, true)
+        self.remove(agent, id, Removal::default())
     }
 
-    /// The same, without looking for layers that nobody needs any more: the next collection does.
-    pub(crate) fn destroy_only(&self, agent: &AgentId, id: &SessionId) -> Result<bool> {
-        self.remove(agent, id, false)
-    }
-
-    fn remove(&self, agent: &AgentId, id: &SessionId, collects: bool) -> Result<bool> {
+    /// The same under conditions.
+    pub(crate) fn remove(
+        &self,
+        agent: &AgentId,
+        id: &SessionId,
+        removal: Removal<'_>,
+    ) -> Result<bool> {
         let path = self.session_path(agent, id);
         let Some(changing) = self.lock_changes(&path, id)? else {
             return Ok(false);
         };
+        // From here on nobody else destroys it.
+        if removal.only.is_some_and(|home| !home.in_place()) {
+            return Ok(false);
+        }
         // Without layers nothing is left over. What can't be read may have some.
         let layers = self.layers_of(&path).map_or(1, |layers| layers.len());
         let change = match layers {
@@ -277,6 +281,11 @@ impl Store {
         let away = self.fresh_session_in_trash();
         // Held until it has no name, so that nobody opens it.
         let opened = self.can_be_ended(&path, id)?;
+        if let Some(before) = removal.unused_since
+            && (opened.is_none() || newest_inside(&path) >= before)
+        {
+            return Err(busy(id, "it is in use"));
+        }
         // From here on its owner finds it gone, and can't write to it any more.
         match fs::rename(&path, &away) {
             Ok(()) => {}
@@ -298,7 +307,7 @@ impl Store {
             let _ = fs::remove_dir(agent);
         }
         // Without that, its mark stays.
-        if let Some(change) = change.filter(|_| collects) {
+        if let Some(change) = change.filter(|_| !removal.collects_later) {
             change.collect();
         }
         removed.map_err(|error| Error::Incomplete {
@@ -308,6 +317,17 @@ impl Store {
         })?;
         Ok(true)
     }
+}
+
+/// How a session is removed.
+#[derive(Debug, Default)]
+pub(crate) struct Removal<'a> {
+    /// Without looking for layers that nobody needs any more: the next collection does.
+    pub collects_later: bool,
+    /// Only this one: another may have got its name.
+    pub only: Option<&'a Home>,
+    /// Only if nobody has it open, and it was not used since.
+    pub unused_since: Option<SystemTime>,
 }
 
 /// Each layer once, where it is on top. Below that it changes nothing: whatever it has, covers or
@@ -332,23 +352,33 @@ impl Home {
     fn lock_changes(&self) -> Result<FileLock> {
         let changing = self.store.lock_changes(&self.path, &self.record.id)?;
         let changing = changing.filter(|_| self.in_place());
-        changing.ok_or_else(|| Error::NoSession {
-            agent: self.record.agent.to_string(),
-            session: self.record.id.to_string(),
-        })
+        changing.ok_or_else(|| self.gone())
     }
 
     /// Everything that belongs to a new session was done, and from now on it is there.
     pub(crate) fn created(&self) -> Result<()> {
-        let directory = File::open(&self.path).map_err(|error| self.failed(error))?;
-        match fs::remove_file(self.path.join(CREATING)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => removed.map_err(|error| self.failed(error))?,
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(&self.directory, c".", flags, Mode::empty());
+        let directory = opened.map_err(|error| self.failed(error.into()))?;
+        // In this directory, whatever has its name by now.
+        match unlinkat(&directory, CREATING, AtFlags::empty()) {
+            Err(error) if error != Errno::NOENT => return Err(self.failed(error.into())),
+            _ => {}
         }
-        let synced = directory.sync_all();
-        synced.map_err(|error| {
-            Error::unconfirmed(format!("session `{}` is created", self.record.id), error)
+        if !self.in_place() {
+            return Err(self.gone());
+        }
+        fsync(directory).map_err(|error| {
+            let done = format!("session `{}` is created", self.record.id);
+            Error::unconfirmed(done, error.into())
         })
+    }
+
+    fn gone(&self) -> Error {
+        Error::NoSession {
+            agent: self.record.agent.to_string(),
+            session: self.record.id.to_string(),
+        }
     }
 
     /// Whether the session was not destroyed by another process.
@@ -419,13 +449,9 @@ impl Home {
     }
 
     pub(crate) fn busy_file(&self) -> Result<File> {
-        let path = self.path.join(BUSY);
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
-        file.map_err(|error| self.failed(error))
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = openat(&self.directory, BUSY, flags, Mode::RUSR | Mode::WUSR);
+        Ok(file.map_err(|error| self.failed(error.into()))?.into())
     }
 
     /// The layers with the head on top of them, as they would be saved now.
@@ -593,7 +619,7 @@ pub(super) const RECORD: &str = "session.json";
 pub(super) const LOCK: &str = "lock";
 pub(super) const LEASE: &str = "lease.json";
 pub(super) const BUSY: &str = "busy";
-const CHANGE: &str = "change";
+pub(super) const CHANGE: &str = "change";
 /// How long to wait for somebody who changes the session.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 const STEPS: &str = "steps";
@@ -604,8 +630,20 @@ const HEAD: &str = "head-";
 
 /// Whether the directory is what is left of a session that was never created.
 pub(super) fn is_abandoned(session: &Path) -> bool {
-    session.join(CREATING).exists()
-        && !matches!(FileLock::try_shared(&session.join(LOCK)), Ok(None))
+    take_abandoned(session).is_some()
+}
+
+/// The lock of what is left of a session that was never created. While it is held, nobody creates it to its end or removes
+/// it.
+pub(super) fn take_abandoned(session: &Path) -> Option<FileLock> {
+    let creating = session.join(CREATING);
+    if !creating.exists() {
+        return None;
+    }
+    // What can't be locked may be in use.
+    let lock = FileLock::try_existing(&session.join(LOCK)).ok()??;
+    // Whoever had it may have come to the end meanwhile.
+    (creating.exists() && lock.in_place()).then_some(lock)
 }
 
 /// Without one that can be read, the instance ends by itself.

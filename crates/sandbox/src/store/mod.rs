@@ -35,11 +35,12 @@ use rustix::io::Errno;
 
 pub(crate) use checkpoint::{CheckpointListing, CheckpointRecord, tampered};
 pub(crate) use head::Head;
-pub(crate) use home::{AtBackend, Home, Opening};
+pub(crate) use home::{AtBackend, Home, Opening, Removal};
 pub(crate) use network::NetworkFile;
 pub(crate) use owner::Process;
 pub(crate) use record::SessionRecord;
 pub(crate) use references::Missing;
+use sweep::is_missing;
 
 use self::temporary::Temporary;
 use crate::{AgentId, Error, Result, SessionId};
@@ -156,14 +157,23 @@ pub(crate) fn make_one(path: &Path) -> io::Result<()> {
 
 /// Removes a tree, with directories that its owner had closed.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_directories(path)?;
-            fs::remove_dir_all(path)
+    // Others may remove it at the same time: each takes away what another is about to look at.
+    for _ in 0..TRIES {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_directories(path)?
+            }
+            Err(error) if is_missing(&error) => match path.symlink_metadata() {
+                Err(error) if is_missing(&error) => return Ok(()),
+                _ => {}
+            },
+            removed => return removed,
         }
-        removed => removed,
     }
+    fs::remove_dir_all(path)
 }
+
+const TRIES: usize = 100;
 
 fn open_directories(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o700))?;

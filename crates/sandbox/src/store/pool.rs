@@ -110,7 +110,7 @@ impl Store {
     /// Under the lock nobody is within a change: whatever says so is left over, or waits for this.
     fn remove_unused(&self, _lock: &FileLock) -> io::Result<()> {
         let unfinished = self.unfinished();
-        let _ = self.remove_abandoned();
+        let _ = self.remove_all_abandoned();
         // What can't be read may refer to any layer. `doctor` names it, and the next start tries again.
         let Ok(unused) = self.unused() else {
             return Ok(());

@@ -9,7 +9,9 @@ use std::time::SystemTime;
 
 use super::checkpoint::checkpoints_in;
 use super::flock::FileLock;
-use super::home::{BUSY, CHECKPOINTS, CREATING, LOCK, RECORD, head_path, is_abandoned};
+use super::home::{
+    BUSY, CHANGE, CHECKPOINTS, LOCK, RECORD, head_path, is_abandoned, take_abandoned,
+};
 use super::owner::OwnerFile;
 use super::pool::is_unfinished;
 use super::record::{LayerDigest, LayerRef, SessionRecord};
@@ -89,12 +91,7 @@ impl Store {
         if lock.exists() && matches!(FileLock::try_exclusive(&lock), Ok(None)) {
             return Ok(None);
         }
-        let mut last = path.metadata()?.modified()?;
-        for entry in entries(&path) {
-            let changed = entry.symlink_metadata().and_then(|meta| meta.modified());
-            last = last.max(changed.unwrap_or(last));
-        }
-        Ok(Some(last))
+        Ok(Some(path.metadata()?.modified()?.max(newest_inside(&path))))
     }
 
     /// Every layer that a session or a checkpoint needs, or needed when its session was last seen. An error if anything
@@ -199,22 +196,36 @@ impl Store {
 
 impl Store {
     /// Removes what is left of sessions that were never created, once their names were taken.
-    pub(super) fn remove_abandoned(&self) -> io::Result<()> {
+    pub(super) fn remove_all_abandoned(&self) -> io::Result<()> {
         for (agent, path) in directories::<AgentId>(&self.root.join("sessions"))? {
-            for (id, path) in directories::<SessionId>(&path)? {
-                if !path.join(CREATING).exists() {
-                    continue;
-                }
-                if let Ok(Some(_own)) = FileLock::try_exclusive(&path.join(LOCK)) {
-                    if let Ok(record) = self.read(&agent, &id) {
-                        self.forget_record(&record);
-                    }
-                    self.discard(&path)?;
-                }
+            for (id, _) in directories::<SessionId>(&path)? {
+                self.remove_abandoned(&agent, &id)?;
             }
         }
         Ok(())
     }
+
+    /// The same for one name.
+    pub(super) fn remove_abandoned(&self, agent: &AgentId, id: &SessionId) -> io::Result<()> {
+        let path = self.session_path(agent, id);
+        // Held until it has no name.
+        let Some(_own) = take_abandoned(&path) else {
+            return Ok(());
+        };
+        if let Ok(record) = self.read(agent, id) {
+            self.forget_record(&record);
+        }
+        self.discard(&path)
+    }
+}
+
+/// The time of the last change of what is in the directory of a session, but for the lock of those who remove it.
+pub(super) fn newest_inside(session: &Path) -> SystemTime {
+    let files = entries(session)
+        .into_iter()
+        .filter(|path| !path.ends_with(CHANGE));
+    let changed = files.filter_map(|path| path.symlink_metadata().ok()?.modified().ok());
+    changed.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 pub(super) fn entries(directory: &Path) -> Vec<std::path::PathBuf> {

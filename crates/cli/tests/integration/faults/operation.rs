@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
+use super::calls::Does;
 use super::kinds::{Fault, Kind};
 use super::tracer::{self, Traced};
 use super::world::{View, World};
@@ -15,11 +16,16 @@ pub(super) struct Operation {
     pub starts_with: &'static str,
     /// On record if it was acknowledged; and if it changed nothing, then with its failure.
     pub ends_with: &'static str,
+    /// What was killed before, when it was about to write this file.
+    pub killed_before: Option<(&'static [&'static str], &'static str)>,
 }
 
 /// At so many calls of each kind, or at all of them.
 pub(super) fn attack(operation: &Operation, some: Option<usize>) {
     let world = World::new(operation.words[0] == "prune");
+    if let Some((words, file)) = operation.killed_before {
+        interrupt(&world, words, file);
+    }
     let before = world.view();
     world.reset();
     let mut seed = seed();
@@ -71,6 +77,21 @@ pub(super) fn attack(operation: &Operation, some: Option<usize>) {
         problems.len(),
         problems.join("\n")
     );
+}
+
+/// Kills a process before it writes a file, and keeps what it left.
+fn interrupt(world: &World, words: &[&str], file: &str) {
+    let run = |fault| tracer::run(&world.command(words.iter().copied()), &world.place(), fault);
+    let whole = run(None);
+    world.reset();
+    let mut calls = (whole.calls.iter()).filter(|call| Kind::Killed.concerns(call));
+    let at = calls.position(|call| call.does == Does::Write && call.path.ends_with(file));
+    let killed = run(Some(Fault {
+        kind: Kind::Killed,
+        at: at.expect("it is written"),
+    }));
+    assert!(killed.output.status.signal().is_some());
+    world.keep();
 }
 
 fn seed() -> u64 {

@@ -94,6 +94,13 @@ impl World {
         copy(self.brig.home().join("as-made"), self.place());
     }
 
+    /// As it is now, from now on.
+    pub(super) fn keep(&self) {
+        let made = self.brig.home().join("as-made");
+        std::fs::remove_dir_all(&made).unwrap();
+        copy(self.place(), made);
+    }
+
     pub(super) fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = self.brig.command(words);
         command

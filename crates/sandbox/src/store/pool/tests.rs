@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -7,7 +8,7 @@ use tempfile::TempDir;
 use super::super::checkpoint::CheckpointRecord;
 use super::super::home::Home;
 use super::super::record::SessionRecord;
-use super::super::{Opening, Store};
+use super::super::{Opening, Removal, Store};
 use super::*;
 use crate::{AgentId, SessionConfig, SessionId};
 
@@ -21,9 +22,8 @@ fn session(root: &Path) -> Home {
     session_named(root, agent, id)
 }
 
-fn session_named(root: &Path, agent: AgentId, id: SessionId) -> Home {
-    let store = Store::open(root).expect("store");
-    let home = store.create(SessionRecord {
+fn record_of(agent: AgentId, id: SessionId) -> SessionRecord {
+    SessionRecord {
         version: SessionRecord::VERSION,
         agent,
         id,
@@ -35,8 +35,12 @@ fn session_named(root: &Path, agent: AgentId, id: SessionId) -> Home {
         pinned: Default::default(),
         snapshots: false,
         enforcement: Vec::new(),
-    });
-    let home = home.expect("session");
+    }
+}
+
+fn session_named(root: &Path, agent: AgentId, id: SessionId) -> Home {
+    let store = Store::open(root).expect("store");
+    let home = store.create(record_of(agent, id)).expect("session");
     home.created().expect("created");
     write(&home, "first");
     home
@@ -168,6 +172,13 @@ fn a_session_that_goes_takes_its_layers_and_leaves_no_file() {
     assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
 }
 
+fn later<'a>() -> Removal<'a> {
+    Removal {
+        collects_later: true,
+        ..Removal::default()
+    }
+}
+
 #[test]
 fn what_many_sessions_leave_is_removed_at_once() {
     let root = tempfile::tempdir().expect("directory");
@@ -183,14 +194,14 @@ fn what_many_sessions_leave_is_removed_at_once() {
     let store = homes[0].store.clone();
     drop(homes);
     for id in &ids[..2] {
-        assert!(store.destroy_only(&agent, id).expect("destroyed"));
+        assert!(store.remove(&agent, id, later()).expect("destroyed"));
     }
     assert_eq!(layers(root.path()).len(), 3, "control");
     store.collect_unfinished();
     assert_eq!(layers(root.path()).len(), 1);
     assert_eq!(entries(&root.path().join("staging")), [] as [PathBuf; 0]);
     // At the latest the next start does it.
-    assert!(store.destroy_only(&agent, &ids[2]).expect("destroyed"));
+    assert!(store.remove(&agent, &ids[2], later()).expect("destroyed"));
     drop(Store::open(root.path()).expect("store"));
     assert_eq!(layers(root.path()), [] as [PathBuf; 0]);
 }
@@ -479,4 +490,108 @@ fn a_copy_is_destroyed_with_its_own_notes() {
     assert!(store.destroy(&agent, &copy).expect("destroyed"));
     assert!(layer.exists());
     assert_eq!(problems(root.path()), 1, "only the original is missing");
+}
+
+/// A session that was about to be created when its process ended.
+fn abandoned(root: &Path, id: &str) -> PathBuf {
+    let store = Store::open(root).expect("store");
+    let (agent, id) = (names().0, id.parse().expect("a name"));
+    let home = store.create(record_of(agent, id)).expect("begun");
+    home.path.clone()
+}
+
+#[test]
+fn what_was_never_created_is_not_there_and_makes_room() {
+    let root = tempfile::tempdir().expect("directory");
+    let (agent, id) = names();
+    let path = abandoned(root.path(), id.as_str());
+    let store = Store::open(root.path()).expect("store");
+    assert!(path.join("creating").exists(), "control");
+    assert!(!store.has(&agent, &id).expect("seen") && !store.exists(&agent, &id));
+    assert_eq!(store.listing().expect("list").names, []);
+    let home = store
+        .create(record_of(agent.clone(), id.clone()))
+        .expect("another");
+    // While it is created, it is nobody's to remove.
+    assert!(store.has(&agent, &id).expect("seen"));
+    store.remove_all_abandoned().expect("looked");
+    let taken = store.create(record_of(agent.clone(), id.clone()));
+    assert!(
+        matches!(taken, Err(Error::SessionExists { .. })),
+        "{taken:?}"
+    );
+    home.created().expect("created");
+    drop(home);
+    store.remove_all_abandoned().expect("looked");
+    assert!(store.exists(&agent, &id));
+}
+
+#[test]
+fn what_can_not_be_locked_is_not_abandoned() {
+    let root = tempfile::tempdir().expect("directory");
+    let (agent, id) = names();
+    let path = abandoned(root.path(), id.as_str());
+    fs::remove_file(path.join("lock")).expect("removed");
+    let store = Store::open(root.path()).expect("store");
+    store.remove_all_abandoned().expect("looked");
+    assert!(store.has(&agent, &id).expect("seen"));
+    assert!(!path.join("lock").exists());
+}
+
+#[test]
+fn only_the_own_session_is_removed() {
+    let root = tempfile::tempdir().expect("directory");
+    let (agent, id) = names();
+    let mine = session(root.path());
+    let store = mine.store.clone();
+    assert!(store.destroy(&agent, &id).expect("destroyed"));
+    let other = session(root.path());
+    let only = |home| Removal {
+        only: Some(home),
+        ..Removal::default()
+    };
+    assert!(!store.remove(&agent, &id, only(&mine)).expect("looked"));
+    assert!(matches!(mine.created(), Err(Error::NoSession { .. })));
+    assert!(other.in_place());
+    assert!(store.remove(&agent, &id, only(&other)).expect("removed"));
+    assert!(!other.in_place());
+}
+
+#[test]
+fn a_session_in_use_is_not_removed_as_unused() {
+    let root = tempfile::tempdir().expect("directory");
+    let (agent, id) = names();
+    let home = session(root.path());
+    let store = home.store.clone();
+    let since = |at| Removal {
+        unused_since: Some(at),
+        ..Removal::default()
+    };
+    let later = SystemTime::now() + Duration::from_secs(60);
+    let busy = |removed: Result<bool>| matches!(removed, Err(Error::SessionBusy { .. }));
+    assert!(busy(store.remove(&agent, &id, since(later))), "it is open");
+    drop(home);
+    let long_ago = SystemTime::UNIX_EPOCH;
+    assert!(
+        busy(store.remove(&agent, &id, since(long_ago))),
+        "it was used"
+    );
+    assert!(store.remove(&agent, &id, since(later)).expect("removed"));
+}
+
+#[test]
+fn a_name_that_is_taken_leaves_no_notes() {
+    let root = tempfile::tempdir().expect("directory");
+    let mut home = session(root.path());
+    save(&home, "c");
+    home.settle().expect("settled");
+    let record = SessionRecord {
+        created: Timestamp::now(),
+        ..home.record.clone()
+    };
+    assert!(!record.layers.is_empty(), "control");
+    let taken = home.store.create(record);
+    assert!(matches!(taken, Err(Error::SessionExists { .. })));
+    assert_eq!(home.store.missing().expect("looked").len(), 0);
+    assert_eq!(entries(&root.path().join("references/agent/s")).len(), 1);
 }
