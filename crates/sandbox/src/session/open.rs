@@ -50,16 +50,8 @@ impl Session {
         };
         let made = made.await;
         let made = shared.done(&session.inner.key, "session_created", made);
-        match made {
-            Ok(()) => unfinished.keep(),
-            Err(error) => {
-                if matches!(error, Error::Incomplete { .. }) {
-                    unfinished.keep();
-                }
-                return Err(error);
-            }
-        }
         drop(slot);
+        unfinished.ends(made)?;
         Ok(session)
     }
 
@@ -139,16 +131,8 @@ impl Session {
         let entered = recorded.and_then(|()| session.inner.enter(Phase::Open));
         let made = entered.and_then(|()| made(&slot));
         let made = shared.done(&session.inner.key, "session_created", made);
-        match made {
-            Ok(()) => unfinished.keep(),
-            Err(error) => {
-                if matches!(error, Error::Incomplete { .. }) {
-                    unfinished.keep();
-                }
-                return Err(error);
-            }
-        }
         drop(slot);
+        unfinished.ends(made)?;
         Ok(session)
     }
 }
@@ -193,8 +177,12 @@ pub(super) fn can_save(config: &SessionConfig, plan: &Plan) -> Result<()> {
 struct Unfinished<'a>(Option<&'a Session>);
 
 impl Unfinished<'_> {
-    fn keep(mut self) {
-        self.0 = None;
+    /// After the last step. The slot must be free.
+    fn ends(mut self, made: Result<()>) -> Result<()> {
+        if matches!(made, Ok(()) | Err(Error::Incomplete { .. })) {
+            self.0 = None;
+        }
+        made
     }
 }
 
